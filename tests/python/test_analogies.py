@@ -10,6 +10,8 @@ import pytest
 import eventprof
 from eventprof.tables.table import Table
 
+pytestmark = pytest.mark.newest
+
 
 def work():
     return sorted([3, 1, 2])

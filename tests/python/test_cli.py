@@ -18,6 +18,8 @@ import pytest
 import eventprof
 from eventprof import cli
 
+pytestmark = pytest.mark.newest
+
 PROGRAM = """
     import json, sys, threading
 

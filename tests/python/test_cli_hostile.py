@@ -17,6 +17,8 @@ import eventprof
 from eventprof import cli
 from eventprof.cli import rows
 
+pytestmark = pytest.mark.newest
+
 #: What makes a terminal do something, a spreadsheet compute something, or an encoder fail.
 NAMES = (
     "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\nb", "=cmd|calc", "+1+1", "-1+1", "@SUM(1)", "\t=1+1",
@@ -227,7 +229,6 @@ def assert_said(folder, data, what):
             raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["small.epr", "small-archive.epr"])
 def test_no_flip_in_the_head_of_a_file_is_anything_but_a_format_error(folder, name):
@@ -239,7 +240,6 @@ def test_no_flip_in_the_head_of_a_file_is_anything_but_a_format_error(folder, na
         assert_said(folder, damaged, f"{name}, byte {at}")
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["small.epr", "small-archive.epr"])
 def test_no_flips_anywhere_are_anything_but_a_format_error(folder, name):

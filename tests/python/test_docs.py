@@ -30,6 +30,8 @@ import raw
 import eventprof
 from eventprof import cli
 
+pytestmark = pytest.mark.newest
+
 ROOT = Path(__file__).resolve().parents[2]
 DOC = ROOT / "doc"
 PAGES = sorted(
@@ -178,7 +180,6 @@ def shell(tmp_path):
     return run
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(read(page)))])
 def test_the_programs_and_commands_of_a_page_give_what_they_say(page, shell):
@@ -202,7 +203,6 @@ def test_the_programs_and_commands_of_a_page_give_what_they_say(page, shell):
                 assert done.returncode == 0, f"$ {command}\n{done.stdout}"
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 def test_what_one_types_in_place_of_other_tools_works(shell):
     text = read("coming-from.rst")

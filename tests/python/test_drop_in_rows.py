@@ -12,6 +12,8 @@ import pytest
 
 from eventprof import EventProfiler, _core
 
+pytestmark = pytest.mark.newest
+
 pytest.importorskip("pandas")
 
 KINDS = {row[1]: row for row in _core.kind_table()}
@@ -214,7 +216,6 @@ def rows_of(result):
 # ---- Tests ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize("seed", range(25))
 def test_rows_of_a_random_stream_are_those_of_the_reference(seed):
     stream = Stream(seed)
@@ -224,7 +225,6 @@ def test_rows_of_a_random_stream_are_those_of_the_reference(seed):
     assert found == list(expected(stream))
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize("count", [120, 300, 33_000])
 def test_codes_become_wider_with_the_number_of_names(count):
     functions = [(f"wide{i}", "m", "wide.py", i + 1, True) for i in range(count)]

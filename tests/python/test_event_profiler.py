@@ -19,6 +19,8 @@ import eventprof
 from eventprof import EventProfiler, EventProfilerDebug, WithEventProfiler
 from eventprof.plugins import event_profiler
 
+pytestmark = pytest.mark.newest
+
 pd = pytest.importorskip("pandas")
 
 COLUMNS = ["time", "value1", "value2", "event", "name", "mod", "lineno", "from_name", "from_mod",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.newest
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SAYS = {
     "fastapi_service": """\

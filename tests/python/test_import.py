@@ -25,6 +25,8 @@ import eventprof
 from eventprof.cli import main
 from eventprof.importing import recognise
 
+pytestmark = pytest.mark.newest
+
 PROGRAM = """
 def fib(n):
     return n if n < 2 else fib(n - 1) + fib(n - 2)
@@ -122,7 +124,6 @@ def alike():
     return exported.made(fill)
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize("word", ["collapsed", "pstats"])
 def test_names_with_escapes_in_them_stay_themselves(word, tmp_path):
     alike().export(tmp_path / "x", word)
@@ -134,7 +135,6 @@ def test_names_with_escapes_in_them_stay_themselves(word, tmp_path):
     assert sorted(rows, key=str) == sorted(zip(ALIKE, files, times, strict=True), key=str)
 
 
-@pytest.mark.newest
 def test_backslashes_of_others_are_no_escapes(tmp_path):
     (tmp_path / "x").write_text("a\\new 1\nC:\\Users;semi\\x3bcolon 2\n")
 
@@ -257,7 +257,6 @@ def compare_with_viztracer(path):
     return trace, calls
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "work", "many"),

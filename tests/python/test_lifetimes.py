@@ -10,6 +10,8 @@ import pytest
 
 import eventprof
 
+pytestmark = pytest.mark.newest
+
 
 @pytest.mark.parametrize(
     "use",

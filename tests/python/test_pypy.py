@@ -21,6 +21,8 @@ import eventprof
 from eventprof import _core
 from eventprof.tables.runtime import table as runtime_table
 
+pytestmark = pytest.mark.newest
+
 SOURCES = Path(__file__).resolve().parents[2] / "python"
 
 PROGRAM = """

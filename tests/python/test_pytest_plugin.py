@@ -14,6 +14,8 @@ from eventprof.plugins import difference, limits, snapshot
 from eventprof.plugins.counts import Counts
 from eventprof.plugins.verdict import verdict
 
+pytestmark = pytest.mark.newest
+
 PROGRAM = """
 import pytest
 
@@ -267,7 +269,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_plugin_fails_no_test(suite, fault, monkeypatch):
@@ -342,7 +343,6 @@ def test_what_hypothesis_leaves_in_the_collector_does_not_count(suite):
     done.assert_outcomes(passed=1)
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 def test_subtests_are_reported_once_and_do_not_count(suite):
     pytest.importorskip("xdist")
@@ -357,7 +357,6 @@ def test_subtests_are_reported_once_and_do_not_count(suite):
     assert "6 subtests" not in done.stdout.str()
 
 
-@pytest.mark.newest
 @pytest.mark.thorough
 def test_a_test_that_records_counts_the_same_in_workers_and_in_any_order(suite):
     """What a recorder asks about its process (arguments, threads) differs in a worker, and is no call of the test."""
@@ -532,7 +531,6 @@ def test_output(capsys, caplog):
 """
 
 
-@pytest.mark.newest
 @pytest.mark.slow
 def test_counts_do_not_depend_on_hashes_order_workers_or_the_collector(suite):
     done = suite(DRIFTING, "--eventprof-counts", "--eventprof-update", apart=True)

@@ -20,7 +20,10 @@ import eventprof
 from eventprof.answers.first import memory_parts
 from eventprof.viewer import data
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system does not say")
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(sys.platform != "linux", reason="the system does not say"),
+]
 
 
 def held(trace):

@@ -11,6 +11,8 @@ import eventprof
 from eventprof.base import quantities
 from eventprof.tables.table import Table
 
+pytestmark = pytest.mark.newest
+
 
 def test_the_default_is_an_eighth_of_the_available_memory(monkeypatch):
     monkeypatch.setattr(quantities, "available_memory", lambda: 8 << 30)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.newest
+
 
 def run(program, *arguments, folder):
     done = subprocess.run(

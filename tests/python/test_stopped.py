@@ -13,7 +13,10 @@ import pytest
 
 import eventprof
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals, LD_PRELOAD")
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="signals, LD_PRELOAD"),
+]
 
 STOPS = """
 import os, signal, threading

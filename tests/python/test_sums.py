@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.newest
+
 CASES = ["all-overwrite-1", "all-stop-64", "all-grow", "all-file-64", "overwrite-1"]
 
 

@@ -14,6 +14,8 @@ import eventprof
 from eventprof.answers import branches
 from eventprof.cli import main
 
+pytestmark = pytest.mark.newest
+
 # ---- Own code ------------------------------------------------------------------------------------
 
 
@@ -117,7 +119,6 @@ def test_tree_of_one_call(recording, capsys, arguments, said):
     assert said in capsys.readouterr().out
 
 
-@pytest.mark.newest
 def test_slowest_is_of_own_code_if_that_has_the_name(capsys):
     def sort_key(n):
         return -n
