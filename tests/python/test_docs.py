@@ -232,9 +232,9 @@ def shown_commands(text):
             yield words[1 : ends[0] if ends else None]
 
 
-@pytest.mark.parametrize("page", ["../README.rst", *PAGES])
-def test_the_commands_that_a_page_shows_exist(page):
-    for verb, *rest in shown_commands(read(page)):
+def test_the_commands_that_a_page_shows_exist():
+    commands = (each for page in ("../README.rst", *PAGES) for each in shown_commands(read(page)))
+    for verb, *rest in commands:
         module = cli.load(verb)
         parser = cli.make_parser(verb, module)
         said = io.StringIO()
@@ -249,17 +249,16 @@ def test_the_commands_that_a_page_shows_exist(page):
         assert extra == [], f"eventprof {verb} {shlex.join(rest)}"
 
 
-@pytest.mark.parametrize("page", ["../README.rst", *PAGES])
-def test_a_title_stands_on_a_line_of_its_own(page):
-    joined = re.findall(r"^\w.* [-=~]{6,}$", read(page), re.MULTILINE)
-
-    assert not joined
+def test_a_title_stands_on_a_line_of_its_own():
+    for page in ("../README.rst", *PAGES):
+        assert re.findall(r"^\w.* [-=~]{6,}$", read(page), re.MULTILINE) == [], page
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_refers_to_others_by_their_names(page):
+def test_a_page_refers_to_others_by_their_names():
     # A link to a file of the source leads nowhere in what is built of it.
-    assert re.findall(r"<[^<>: ]+\.rst>`|^\.\. _.*: \S+\.rst$", read(page), re.MULTILINE) == []
+    link = re.compile(r"<[^<>: ]+\.rst>`|^\.\. _.*: \S+\.rst$", re.MULTILINE)
+    for page in PAGES:
+        assert link.findall(read(page)) == [], page
 
 
 def test_every_public_name_is_in_the_reference():
