@@ -35,6 +35,8 @@ void ep_os_give_back(void *at, size_t bytes);
 /* The size of a page of memory; at least 4096. */
 size_t ep_os_page_bytes(void);
 
+bool ep_os_path_exists(const char *path);
+
 /* The kernel's id of the calling thread, of the process, and of the one that made it. */
 uint64_t ep_os_thread_id(void);
 uint64_t ep_os_process_id(void);

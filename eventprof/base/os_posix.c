@@ -251,6 +251,12 @@ ep_os_give_back(void *at, size_t bytes)
     }
 }
 
+bool
+ep_os_path_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
 uint64_t
 ep_os_thread_id(void)
 {

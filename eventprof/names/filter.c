@@ -6,41 +6,98 @@
 
 /* ---- Globs ----------------------------------------------------------------------------------- */
 
-/* Whether `byte` is in the set that `pattern` begins with; *rest: one past its ']'. A set that is
+/* A text, or two with a point between them. */
+typedef struct joined_text {
+    ep_text first, second;    /* second.at NULL: one text */
+} joined_text;
+
+static size_t
+joined_bytes(const joined_text *text)
+{
+    return text->second.at != NULL ? text->first.bytes + 1 + text->second.bytes : text->first.bytes;
+}
+
+static unsigned char
+joined_byte(const joined_text *text, size_t at)
+{
+    if (at < text->first.bytes) {
+        return (unsigned char)text->first.at[at];
+    }
+    return at == text->first.bytes ? '.' : (unsigned char)text->second.at[at - text->first.bytes - 1];
+}
+
+/* A character is a byte with the continuation bytes of UTF-8 after it: those bytes as one number, which
+ * orders characters as their codes do. What is not UTF-8 is taken byte by byte. */
+#define MOST_BYTES 4
+
+static bool
+continues(unsigned char first, unsigned char byte)
+{
+    return first >= 0xC0 && (byte & 0xC0) == 0x80;
+}
+
+static uint32_t
+character_of_pattern(const char **at)
+{
+    const unsigned char *byte = (const unsigned char *)*at;
+    uint32_t found = byte[0];
+    size_t bytes = 1;
+    for (; bytes < MOST_BYTES && continues(byte[0], byte[bytes]); bytes++) {
+        found = found << 8 | byte[bytes];
+    }
+    *at += bytes;
+    return found;
+}
+
+static uint32_t
+character_of_text(const joined_text *text, size_t *at)
+{
+    unsigned char first = joined_byte(text, *at);
+    uint32_t found = first;
+    size_t end = joined_bytes(text), from = *at;
+    for (*at += 1; *at < end && *at - from < MOST_BYTES && continues(first, joined_byte(text, *at));
+         *at += 1) {
+        found = found << 8 | joined_byte(text, *at);
+    }
+    return found;
+}
+
+/* Whether a character is in the set that `pattern` begins with; *rest: one past its ']'. A set that is
  * not closed matches a literal '['. */
 static bool
-in_set(const char *pattern, unsigned char byte, const char **rest)
+in_set(const char *pattern, uint32_t character, const char **rest)
 {
     const char *at = pattern + 1;
     bool negated = *at == '!', found = false;
     at += negated;
     const char *first = at;
-    for (; *at != 0 && (*at != ']' || at == first); at++) {
-        unsigned char low = (unsigned char)*at, high = low;
-        if (at[1] == '-' && at[2] != 0 && at[2] != ']') {
-            high = (unsigned char)at[2];
-            at += 2;
+    while (*at != 0 && (*at != ']' || at == first)) {
+        uint32_t low = character_of_pattern(&at), high = low;
+        if (*at == '-' && at[1] != 0 && at[1] != ']') {
+            at += 1;
+            high = character_of_pattern(&at);
         }
-        found = found || (low <= byte && byte <= high);
+        found = found || (low <= character && character <= high);
     }
     if (*at == 0) {
         *rest = pattern + 1;
-        return byte == '[';
+        return character == '[';
     }
     *rest = at + 1;
     return found != negated;
 }
 
-bool
-ep_glob_match(const char *pattern, ep_text text)
+static bool
+matches_joined(const char *pattern, const joined_text *text)
 {
     /* Only the last star is ever tried again: an earlier star took as little as possible, and taking more
      * never helps. */
     const char *star = NULL;
-    size_t star_took = 0, at = 0;
-    while (at < text.bytes) {
+    size_t star_took = 0, at = 0, bytes = joined_bytes(text);
+    while (at < bytes) {
         const char *next = pattern + 1;
-        unsigned char byte = (unsigned char)text.at[at];
+        size_t after = at;
+        uint32_t character = character_of_text(text, &after);
         bool matches;
         if (*pattern == '*') {
             star = next;
@@ -49,16 +106,20 @@ ep_glob_match(const char *pattern, ep_text text)
             continue;
         }
         if (*pattern == '[') {
-            matches = in_set(pattern, byte, &next);
+            matches = in_set(pattern, character, &next);
+        } else if (*pattern == '?') {
+            matches = true;
         } else {
-            matches = *pattern == '?' || (*pattern != 0 && (unsigned char)*pattern == byte);
+            next = pattern;
+            matches = *pattern != 0 && character_of_pattern(&next) == character;
         }
         if (matches) {
             pattern = next;
-            at += 1;
+            at = after;
         } else if (star != NULL) {
             pattern = star;
-            at = ++star_took;
+            (void)character_of_text(text, &star_took);
+            at = star_took;
         } else {
             return false;
         }
@@ -69,22 +130,21 @@ ep_glob_match(const char *pattern, ep_text text)
     return *pattern == 0;
 }
 
+bool
+ep_glob_match(const char *pattern, ep_text text)
+{
+    return matches_joined(pattern, &(joined_text){.first = text});
+}
+
 /* ---- Filters --------------------------------------------------------------------------------- */
 
-static const char *const area_words[EP_AREA_COUNT] = {
-    [EP_AREA_STDLIB] = "stdlib",
-    [EP_AREA_SITE_PACKAGES] = "site-packages",
-};
-
+/* The area of a word of include and exclude; EP_AREA_COUNT: it is a glob. */
 static ep_area
 area_of_word(const char *pattern)
 {
-    for (int area = 1; area < EP_AREA_COUNT; area++) {
-        if (strcmp(pattern, area_words[area]) == 0) {
-            return (ep_area)area;
-        }
-    }
-    return EP_AREA_NONE;
+    return strcmp(pattern, "stdlib") == 0          ? EP_AREA_STDLIB
+           : strcmp(pattern, "site-packages") == 0 ? EP_AREA_INSTALLED
+                                                   : EP_AREA_COUNT;
 }
 
 static ep_status
@@ -107,7 +167,7 @@ ep_status
 ep_filter_add(ep_filter *filter, bool include, const char *pattern)
 {
     ep_area area = area_of_word(pattern);
-    if (area != EP_AREA_NONE) {
+    if (area != EP_AREA_COUNT) {
         *(include ? &filter->include_areas : &filter->exclude_areas) |= 1u << area;
         return EP_OK;
     }
@@ -151,51 +211,60 @@ ep_filter_clear(ep_filter *filter)
     *filter = (ep_filter){0};
 }
 
-static bool
-any_matches(char *const *patterns, size_t count, uint32_t name_id)
+static ep_name_text
+text_of(uint32_t name_id)
 {
     const ep_name *name = ep_name_get(name_id);
-    ep_text qualname = ep_string_get(name->qualname), module = ep_string_get(name->module);
-    ep_text file = ep_string_get(name->file);
-    char stack[512];
-    ep_text full = {NULL, 0};
-    if (module.at != NULL && qualname.at != NULL &&
-        module.bytes + qualname.bytes + 1 <= sizeof stack) {
-        memcpy(stack, module.at, module.bytes);
-        stack[module.bytes] = '.';
-        memcpy(stack + module.bytes + 1, qualname.at, qualname.bytes);
-        full = (ep_text){stack, module.bytes + 1 + qualname.bytes};
-    }
-    for (size_t i = 0; i < count; i++) {
-        bool file_only = strchr(patterns[i], '/') != NULL;
-        if ((file.at != NULL && ep_glob_match(patterns[i], file)) ||
-            (!file_only && ((module.at != NULL && ep_glob_match(patterns[i], module)) ||
-                            (qualname.at != NULL && ep_glob_match(patterns[i], qualname)) ||
-                            (full.at != NULL && ep_glob_match(patterns[i], full))))) {
-            return true;
-        }
-    }
-    return false;
+    return (ep_name_text){.qualname = ep_string_get(name->qualname),
+                          .module = ep_string_get(name->module),
+                          .file = ep_string_get(name->file)};
 }
 
 static bool
-in_areas(unsigned areas, uint32_t name_id)
+matches_function(const char *pattern, const ep_name_text *function)
 {
-    return areas != 0 && (areas & 1u << ep_area_of(name_id));
+    ep_text name = function->qualname, module = function->module, file = function->file;
+    if (file.at != NULL && ep_glob_match(pattern, file)) {
+        return true;
+    }
+    if (strchr(pattern, '/') != NULL) {
+        return false;
+    }
+    return (module.at != NULL && ep_glob_match(pattern, module)) ||
+           (name.at != NULL && ep_glob_match(pattern, name)) ||
+           (module.at != NULL && name.at != NULL &&
+            matches_joined(pattern, &(joined_text){module, name}));
+}
+
+static bool
+any_matches(unsigned areas, char *const *patterns, size_t count, const ep_name_text *function)
+{
+    bool found = areas != 0 && (areas & 1u << ep_area_of_place(function->module, function->file));
+    for (size_t i = 0; i < count && !found; i++) {
+        found = matches_function(patterns[i], function);
+    }
+    return found;
+}
+
+bool
+ep_filter_includes_text(const ep_filter *filter, const ep_name_text *function)
+{
+    return ep_filter_includes_all(filter) ||
+           any_matches(filter->include_areas, filter->include, filter->include_count, function);
 }
 
 bool
 ep_filter_includes(const ep_filter *filter, uint32_t name_id)
 {
-    return ep_filter_includes_all(filter) || in_areas(filter->include_areas, name_id) ||
-           any_matches(filter->include, filter->include_count, name_id);
+    ep_name_text function = text_of(name_id);
+    return ep_filter_includes_text(filter, &function);
 }
 
 bool
 ep_filter_excludes(const ep_filter *filter, uint32_t name_id)
 {
-    return in_areas(filter->exclude_areas, name_id) ||
-           any_matches(filter->exclude, filter->exclude_count, name_id);
+    ep_name_text function = text_of(name_id);
+    return any_matches(filter->exclude_areas, filter->exclude, filter->exclude_count, &function);
 }
 
 bool
@@ -220,84 +289,4 @@ ep_filter_wants(const ep_filter *filter, uint32_t name_id, uint32_t caller)
     }
     return (ep_filter_includes(filter, name_id) || ep_filter_includes(filter, caller)) &&
            !ep_filter_excludes(filter, caller);
-}
-
-/* ---- Areas ----------------------------------------------------------------------------------- */
-
-typedef struct place {
-    char *text;
-    size_t bytes;
-    ep_area area;
-} place;
-
-static struct {
-    place *at;
-    size_t count, capacity;
-} folders, modules;
-
-static ep_status
-add_place(place **at, size_t *count, size_t *capacity, ep_area area, ep_text text)
-{
-    char *copy = ep_calloc(text.bytes + 1, 1);
-    if (copy == NULL || !ep_grow((void **)at, capacity, *count + 1, sizeof **at)) {
-        free(copy);
-        return EP_NOMEM;
-    }
-    memcpy(copy, text.at, text.bytes);
-    (*at)[(*count)++] = (place){copy, text.bytes, area};
-    return EP_OK;
-}
-
-ep_status
-ep_area_add_folder(ep_area area, ep_text folder)
-{
-    return add_place(&folders.at, &folders.count, &folders.capacity, area, folder);
-}
-
-ep_status
-ep_area_add_module(ep_area area, ep_text module)
-{
-    return add_place(&modules.at, &modules.count, &modules.capacity, area, module);
-}
-
-static bool
-begins(ep_text text, const place *with, char then)
-{
-    return text.bytes > with->bytes && text.at[with->bytes] == then &&
-           memcmp(text.at, with->text, with->bytes) == 0;
-}
-
-static ep_area
-area_of_file(ep_text file)
-{
-    static const char frozen[] = "<frozen ";
-    if (file.bytes >= sizeof frozen - 1 && memcmp(file.at, frozen, sizeof frozen - 1) == 0) {
-        return EP_AREA_STDLIB;
-    }
-    const place *longest = NULL;
-    for (size_t i = 0; i < folders.count; i++) {
-        const place *folder = &folders.at[i];
-        if (begins(file, folder, '/') && (longest == NULL || folder->bytes > longest->bytes)) {
-            longest = folder;
-        }
-    }
-    return longest != NULL ? longest->area : EP_AREA_NONE;
-}
-
-ep_area
-ep_area_of(uint32_t name_id)
-{
-    const ep_name *name = ep_name_get(name_id);
-    ep_text file = ep_string_get(name->file), module = ep_string_get(name->module);
-    if (file.at != NULL) {
-        return area_of_file(file);
-    }
-    for (size_t i = 0; module.at != NULL && i < modules.count; i++) {
-        const place *known = &modules.at[i];
-        if (begins(module, known, '.') ||
-            (module.bytes == known->bytes && memcmp(module.at, known->text, known->bytes) == 0)) {
-            return known->area;
-        }
-    }
-    return EP_AREA_NONE;
 }

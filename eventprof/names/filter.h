@@ -20,16 +20,9 @@
 #ifndef EP_FILTER_H
 #define EP_FILTER_H
 
+#include "areas.h"
 #include "names.h"
 #include "types.h"
-
-/* Words of include and exclude that are not globs. */
-typedef enum ep_area {
-    EP_AREA_NONE,
-    EP_AREA_STDLIB,           /* "stdlib" */
-    EP_AREA_SITE_PACKAGES,    /* "site-packages" */
-    EP_AREA_COUNT
-} ep_area;
 
 #define EP_DEPTH_UNLIMITED UINT32_MAX
 
@@ -39,18 +32,18 @@ typedef struct ep_filter {
     size_t include_capacity, exclude_capacity;
     char **audit;                 /* patterns of audit events; none: all audit events */
     size_t audit_count, audit_capacity;
-    unsigned include_areas, exclude_areas;    /* bits of ep_area */
+    unsigned include_areas, exclude_areas;    /* bits of ep_area: the words "stdlib", "site-packages" */
     bool limits_depth;
     uint32_t max_depth;           /* valid if limits_depth */
     int64_t min_duration_ns;      /* 0: any */
 } ep_filter;
 
-/* Whether `text` matches a glob: * any run (of any characters, '/' and '.' too), ? any one byte,
- * [a-z] a set, [!a-z] its complement; a '[' that is never closed stands for itself. The time is at most
- * pattern x text, for any number of stars. */
+/* Whether `text` matches a glob: * any run (of any characters, '/' and '.' too), ? any one character of
+ * UTF-8, [a-z] a set, [!a-z] its complement; a '[' that is never closed stands for itself. The time is at
+ * most pattern x text, for any number of stars. */
 bool ep_glob_match(const char *pattern, ep_text text);
 
-/* Copies the pattern, or takes an area's word. Fails: EP_NOMEM. */
+/* Copies the pattern, or takes the word of an area. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_filter_add(ep_filter *filter, bool include, const char *pattern);
 void ep_filter_clear(ep_filter *filter);
 
@@ -60,15 +53,6 @@ void ep_filter_clear(ep_filter *filter);
 /* A pattern of audit events. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_filter_add_audit(ep_filter *filter, const char *pattern);
 bool ep_filter_wants_audit(const ep_filter *filter, ep_text event);
-
-/* Defines an area, once for the process, before filters are used: files below a folder (no glob; the
- * longest matching folder decides) and functions without a file of a module and its submodules. Copies.
- * Fails: EP_NOMEM. */
-EP_CHECKED ep_status ep_area_add_folder(ep_area area, ep_text folder);
-EP_CHECKED ep_status ep_area_add_module(ep_area area, ep_text module);
-
-/* Where a name's function lives. */
-ep_area ep_area_of(uint32_t name_id);
 
 static inline bool
 ep_filter_names_any(const ep_filter *filter)
@@ -90,9 +74,10 @@ ep_filter_is_empty(const ep_filter *filter)
            filter->audit_count == 0;
 }
 
-/* Whether a pattern of the list matches the name: its module, its file, its qualified name, or
+/* Whether a pattern of the list matches the function: its module, its file, its qualified name, or
  * module.qualified_name. A pattern with a '/' is matched against the file only. */
-bool ep_filter_includes(const ep_filter *filter, uint32_t name_id);    /* or there is no include */
+bool ep_filter_includes_text(const ep_filter *filter, const ep_name_text *function);    /* or no include */
+bool ep_filter_includes(const ep_filter *filter, uint32_t name_id);
 bool ep_filter_excludes(const ep_filter *filter, uint32_t name_id);
 
 /* Whether an include may match a function that has no file. */

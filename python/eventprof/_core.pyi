@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+#: The words of the areas of functions, by their numbers.
+AREAS: tuple[str, ...]
 SITES_USABLE: int
 VERSION: str
 
@@ -537,7 +539,17 @@ def perfetto_slices(
 def perfetto_counters(
     time: _Buffer, value: _Buffer, sequence: int, last_ns: int, /
 ) -> tuple[bytes, int]: ...
-def add_area(area: int, folders: tuple[str, ...], modules: tuple[str, ...], /) -> None: ...
+def add_area(word: str, folders: tuple[str, ...], modules: tuple[str, ...], /) -> None: ...
+def function_areas(
+    functions: list[tuple[str | None, str | None, str | None, int | None, str]],
+    patterns: tuple[str, ...],
+    /,
+) -> bytes: ...
+def match_functions(
+    functions: list[tuple[str | None, str | None, str | None, int | None, str]],
+    patterns: tuple[str, ...],
+    /,
+) -> bytes: ...
 def add_launcher_file(path: str, /) -> None: ...
 def call_beside(function: Callable[..., Any], /, *args: object) -> Any: ...
 def call_muted(function: Callable[..., object], /, *args: object) -> object: ...

@@ -48,6 +48,14 @@ START_TEST(globs_match_as_in_a_shell)
         {"pkg.*", "pkg.mod", true},
         {"pkg.*", "pkgmod", false},
         {"?", "\xC3", true},
+        {"?", "\xC3\xA9", true},
+        {"caf?.x", "caf\xC3\xA9.x", true},
+        {"??", "\xC3\xA9", false},
+        {"*\xA9", "\xC3\xA9", false},
+        {"[\xC3\xA0-\xC3\xBF]", "\xC3\xA9", true},
+        {"[a\xC3\xA9]", "\xC3\xA9", true},
+        {"[a\xC3\xA9]", "\xC3\xA8", false},
+        {"[!\xC3\xA9]", "\xC3", true},
         {"a*", "a", true},
         {"*ab", "aab", true},
     };
@@ -127,6 +135,24 @@ START_TEST(a_name_is_wanted_by_module_file_or_qualified_name)
         ck_assert_msg(!ep_filter_wants(&filter, f, 0), "include %s", misses[i]);
         ep_filter_clear(&filter);
     }
+}
+END_TEST
+
+START_TEST(module_and_name_may_be_of_any_length)
+{
+    ck_assert_int_eq(ep_names_init(), EP_OK);
+    char module[3001] = "", long_name[3001] = "";
+    memset(module, 'm', sizeof module - 1);
+    memset(long_name, 'n', sizeof long_name - 1);
+    ep_name_text function = {.qualname = text(long_name), .module = text(module)};
+    ep_filter filter = {0};
+
+    ck_assert_int_eq(ep_filter_add(&filter, true, "m*m.n*n"), EP_OK);
+
+    ck_assert(ep_filter_includes_text(&filter, &function));
+    function.qualname = text("N");
+    ck_assert(!ep_filter_includes_text(&filter, &function));
+    ep_filter_clear(&filter);
 }
 END_TEST
 
@@ -269,35 +295,54 @@ START_TEST(areas_are_folders_and_modules)
 {
     ck_assert_int_eq(ep_names_init(), EP_OK);
     ck_assert_int_eq(ep_area_add_folder(EP_AREA_STDLIB, text("/lib/py")), EP_OK);
-    ck_assert_int_eq(ep_area_add_folder(EP_AREA_SITE_PACKAGES, text("/lib/py/site-packages")), EP_OK);
+    ck_assert_int_eq(ep_area_add_folder(EP_AREA_INSTALLED, text("/lib/py/extra")), EP_OK);
     ck_assert_int_eq(ep_area_add_module(EP_AREA_STDLIB, text("builtins")), EP_OK);
     static const struct {
         const char *module, *file;
-        ep_area area;
+        ep_area area, place;
     } cases[] = {
-        {"json", "/lib/py/json/x.py", EP_AREA_STDLIB},
-        {"np", "/lib/py/site-packages/np/x.py", EP_AREA_SITE_PACKAGES},
-        {"mine", "/lib/python/x.py", EP_AREA_NONE},
-        {"builtins", "/home/x.py", EP_AREA_NONE},
-        {"builtins", NULL, EP_AREA_STDLIB},
-        {"builtins.x", NULL, EP_AREA_STDLIB},
-        {"builtinsx", NULL, EP_AREA_NONE},
-        {"importlib._bootstrap", "<frozen importlib._bootstrap>", EP_AREA_STDLIB},
+        {"json", "/lib/py/json/x.py", EP_AREA_STDLIB, EP_AREA_STDLIB},
+        {"np", "/lib/py/extra/np/x.py", EP_AREA_INSTALLED, EP_AREA_INSTALLED},
+        {"np", "/else/site-packages/np/x.py", EP_AREA_INSTALLED, EP_AREA_INSTALLED},
+        {"json", "/else/lib64/python3.13t/x.py", EP_AREA_STDLIB, EP_AREA_STDLIB},
+        {"mine", "/else/lib/python3/x.py", EP_AREA_OWN, EP_AREA_OTHER},
+        {"mine", "/else/lib/python/x.py", EP_AREA_OWN, EP_AREA_OTHER},
+        {"mine", "/lib/python/x.py", EP_AREA_OWN, EP_AREA_OTHER},
+        {"mine", "<string>", EP_AREA_OTHER, EP_AREA_OTHER},
+        {"__main__", "<string>", EP_AREA_OWN, EP_AREA_OTHER},
+        {"__main__", "<string>s", EP_AREA_OTHER, EP_AREA_OTHER},
+        {"__main__", "<python-input-0>", EP_AREA_OWN, EP_AREA_OTHER},
+        {"__main__", "eventprof", EP_AREA_OWN, EP_AREA_OTHER},
+        {"__main__", "/no/such/folder/eventprof", EP_AREA_OTHER, EP_AREA_OTHER},
+        {"eventprof", "/home/x.py", EP_AREA_OTHER, EP_AREA_OTHER},
+        {"eventprof.a", "/home/x.py", EP_AREA_OTHER, EP_AREA_OTHER},
+        {"eventprofs", "/home/x.py", EP_AREA_OWN, EP_AREA_OTHER},
+        {"builtins", "/home/x.py", EP_AREA_OWN, EP_AREA_OTHER},
+        {"builtins", NULL, EP_AREA_NATIVE, EP_AREA_STDLIB},
+        {"builtins.x", NULL, EP_AREA_NATIVE, EP_AREA_STDLIB},
+        {"builtinsx", NULL, EP_AREA_NATIVE, EP_AREA_OTHER},
+        {"importlib._bootstrap", "<frozen importlib._bootstrap>", EP_AREA_STDLIB, EP_AREA_STDLIB},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint32_t id = name(0xA000 + 16 * i, cases[i].module, "f", cases[i].file,
-                           cases[i].file != NULL ? EP_NAME_PYTHON : EP_NAME_C);
-        ck_assert_msg(ep_area_of(id) == cases[i].area, "case %zu", i);
+        ep_name_text function = {.qualname = text("f"),
+                                 .module = text(cases[i].module),
+                                 .kind = cases[i].file != NULL ? EP_NAME_PYTHON : EP_NAME_C};
+        function.file = cases[i].file != NULL ? text(cases[i].file) : (ep_text){NULL, 0};
+        ck_assert_msg(ep_area_of(&function) == cases[i].area, "case %zu", i);
+        ck_assert_msg(ep_area_of_place(function.module, function.file) == cases[i].place, "case %zu", i);
+        uint32_t id = ep_name_of_text(&function);
         ep_filter filter = {0};
         ck_assert_int_eq(ep_filter_add(&filter, false, "stdlib"), EP_OK);
-        ck_assert_int_eq(ep_filter_wants(&filter, id, 0), cases[i].area != EP_AREA_STDLIB);
+        ck_assert_int_eq(ep_filter_wants(&filter, id, 0), cases[i].place != EP_AREA_STDLIB);
+        ep_filter_clear(&filter);
     }
 }
 END_TEST
 
 EP_TEST_MAIN("filter", globs_match_as_in_a_shell, random_globs_agree_with_their_definition,
              many_stars_take_no_exponential_time,
-             a_name_is_wanted_by_module_file_or_qualified_name, a_c_function_goes_with_its_caller,
+             a_name_is_wanted_by_module_file_or_qualified_name, module_and_name_may_be_of_any_length,
+             a_c_function_goes_with_its_caller,
              dropped_calls_take_their_ends_with_them, deep_calls_go_counted_from_what_was_open,
              short_calls_go_and_what_has_no_start_stays, areas_are_folders_and_modules)

@@ -14,35 +14,57 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* One past the ']' of the set that `pattern` begins with; NULL: it is not closed. */
-static const char *
-end_of_set(const char *pattern)
+/* Bytes of the first character of a text that is not empty. */
+static size_t
+character(const unsigned char *text, size_t bytes)
 {
-    const char *first = pattern + 1 + (pattern[1] == '!');
-    for (const char *at = first; *at != 0; at++) {
-        if (*at == ']' && at > first) {
-            return at + 1;
-        }
-        if (at[1] == '-' && at[2] != 0 && at[2] != ']') {
-            at += 2;
-        }
+    size_t length = 1;
+    while (text[0] >= 0xC0 && length < 4 && length < bytes && text[length] >= 0x80 && text[length] < 0xC0) {
+        length++;
     }
-    return NULL;
+    return length;
 }
 
-static bool
-is_in_set(const char *pattern, const char *end, unsigned char byte)
+static size_t
+character_of(const char *pattern)
 {
-    bool negated = pattern[1] == '!', found = false;
-    for (const char *at = pattern + 1 + negated; at < end - 1; at++) {
-        unsigned char low = (unsigned char)at[0], high = low;
-        if (at[1] == '-' && at + 2 < end - 1) {
-            high = (unsigned char)at[2];
-            at += 2;
-        }
-        found = found || (low <= byte && byte <= high);
+    return character((const unsigned char *)pattern, strlen(pattern));
+}
+
+/* As bytes are, and then as their numbers of bytes are. */
+static int
+compare(const char *left, size_t left_bytes, const char *right, size_t right_bytes)
+{
+    if (left_bytes != right_bytes) {
+        return left_bytes < right_bytes ? -1 : 1;
     }
-    return found != negated;
+    return memcmp(left, right, left_bytes);
+}
+
+/* One past the ']' of the set that `pattern` begins with, NULL: it is not closed; *found: whether the
+ * character is in it. */
+static const char *
+end_of_set(const char *pattern, const char *text, size_t bytes, bool *found)
+{
+    bool negated = pattern[1] == '!', is_in = false;
+    const char *first = pattern + 1 + negated;
+    for (const char *at = first; *at != 0;) {
+        if (*at == ']' && at > first) {
+            *found = is_in != negated;
+            return at + 1;
+        }
+        const char *low = at;
+        size_t low_bytes = character_of(low);
+        const char *high = low;
+        at += low_bytes;
+        if (at[0] == '-' && at[1] != 0 && at[1] != ']') {
+            high = at + 1;
+            at = high + character_of(high);
+        }
+        is_in = is_in || (compare(low, low_bytes, text, bytes) <= 0 &&
+                          compare(text, bytes, high, character_of(high)) <= 0);
+    }
+    return NULL;
 }
 
 /* The rule in words, every choice tried. */
@@ -52,16 +74,23 @@ model(const char *pattern, const unsigned char *text, size_t bytes)
     if (*pattern == 0) {
         return bytes == 0;
     }
+    size_t first = bytes > 0 ? character(text, bytes) : 0;
     if (*pattern == '*') {
-        return model(pattern + 1, text, bytes) || (bytes > 0 && model(pattern, text + 1, bytes - 1));
+        return model(pattern + 1, text, bytes) ||
+               (bytes > 0 && model(pattern, text + first, bytes - first));
     }
     if (bytes == 0) {
         return false;
     }
-    const char *end = *pattern == '[' ? end_of_set(pattern) : NULL;
-    bool fits = end != NULL ? is_in_set(pattern, end, text[0])
-                            : *pattern == '?' || (unsigned char)*pattern == text[0];
-    return fits && model(end != NULL ? end : pattern + 1, text + 1, bytes - 1);
+    bool fits = false;
+    const char *end =
+        *pattern == '[' ? end_of_set(pattern, (const char *)text, first, &fits) : NULL;
+    if (end == NULL) {
+        end = pattern + character_of(pattern);
+        fits = *pattern == '?' ||
+               compare(pattern, character_of(pattern), (const char *)text, first) == 0;
+    }
+    return fits && model(end, text + first, bytes - first);
 }
 
 static size_t

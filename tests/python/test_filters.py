@@ -713,7 +713,7 @@ def test_a_folder_of_an_area_is_no_glob():
     script = """
         import sys, types, eventprof
         from eventprof import _core
-        _core.add_area(2, ("/we[i]rd/*dir",), ())
+        _core.add_area("installed", ("/we[i]rd/*dir",), ())
         code = compile("def f(): pass", "/we[i]rd/*dir/m.py", "exec")
         other = compile("def g(): pass", "/weird/xdir/m.py", "exec")
         space = {"__name__": "m"}

@@ -79,7 +79,7 @@ def name_thread(native_id: int, name: str) -> None:
     log.thread_names[native_id] = name
 
 
-def add_area(word: str, folders: Any) -> None:
+def add_area(word: str, folders: Any, modules: Any) -> None:
     """Take notice of the folders of "stdlib" and "site-packages"."""
 
 

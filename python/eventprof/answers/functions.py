@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import _core
 from .._words import did_you_mean
+from ..base import areas
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -24,24 +25,18 @@ def matching(trace: Trace, patterns: Sequence[str]) -> Array:
     trace : Trace
         The trace that has the functions.
     patterns : sequence of str
-        Each is matched against the module, the file, the qualified name, and module and qualified
-        name with a dot between; ``fn-12`` is row 12 of `functions`.
+        As ``include=`` takes them; ``fn-12`` is row 12 of `functions`.
 
     Returns
     -------
     array of bool
         One item for each row of `functions`.
     """
-    table = trace.functions
-    found = np.zeros(len(table), dtype=bool)
-    handles = [int(text[3:]) for text in patterns if re.fullmatch("fn-[0-9]+", text)]
-    found[[row for row in handles if row < len(table)]] = True
-    rows = zip(table["name"], table["module"], table["file"], strict=True)
-    for at, (name, module, file) in enumerate(rows):
-        texts = [text for text in (name, module, file) if text is not None]
-        if name is not None and module is not None:
-            texts.append(f"{module}.{name}")
-        found[at] |= any(fnmatch.fnmatchcase(text, glob) for text in texts for glob in patterns)
+    areas.tell()
+    globs = [text for text in patterns if re.fullmatch("fn-[0-9]+", text) is None]
+    found = np.frombuffer(_core.match_functions(trace._core.functions(), tuple(globs)), bool).copy()
+    handles = [int(text[3:]) for text in patterns if text not in globs]
+    found[[row for row in handles if row < len(found)]] = True
     return found
 
 

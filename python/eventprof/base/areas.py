@@ -1,6 +1,7 @@
-"""The meaning of the words "stdlib" and "site-packages" of include and exclude.
+"""Where the standard library and installed packages lie on this machine; areas.h has the rules.
 
-It is determined once, when a recorder first uses one of them; filter.h has the rules.
+It is determined once: when a recorder first uses one of the words "stdlib" and "site-packages" of
+include and exclude, or when somebody asks whose code a function is.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterable, Iterator
 
 from .. import _core
 
-#: The order of the core's ep_area, which begins with 1.
-WORDS = ("stdlib", "site-packages")
+#: The words of include and exclude, with the core's words.
+WORDS = {"stdlib": "stdlib", "site-packages": "installed"}
 
 _told = False
 
@@ -27,8 +28,8 @@ def tell() -> None:
     stdlib = tuple(_spellings(_stdlib_folders()))
     # Modules of C functions, which have no file in the events.
     standard = {"builtins", *sys.stdlib_module_names}
-    _core.add_area(1, stdlib, tuple(sorted(standard)))
-    _core.add_area(2, installed, tuple(sorted(_top_levels(installed) - standard)))
+    _core.add_area("stdlib", stdlib, tuple(sorted(standard)))
+    _core.add_area("installed", installed, tuple(sorted(_top_levels(installed) - standard)))
     _told = True
 
 
@@ -51,14 +52,14 @@ def tell_of_file(described: object) -> None:
     if not isinstance(described, dict):
         return
     tell()
-    for number, word in enumerate(WORDS, 1):
+    for word, area in WORDS.items():
         given = described.get(word)
         new = (
             {text for text in given if isinstance(text, str)} if isinstance(given, tuple) else set()
         )
         new -= _told_of
         _told_of.update(new)
-        _core.add_area(number, tuple(sorted(new)), ())
+        _core.add_area(area, tuple(sorted(new)), ())
 
 
 #: Folders of files that the extension knows.

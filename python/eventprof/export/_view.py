@@ -14,7 +14,7 @@ import numpy as np
 from .. import _core
 from .._words import printable
 from ..answers.functions import matching, no_match
-from ..base import areas
+from ..answers.own import find_own
 from ..tables.processes import process_of_threads
 
 if TYPE_CHECKING:
@@ -255,8 +255,13 @@ class View:
             wanted = np.append(_matching(self.trace, self._globs), False)
             keep &= _inside(parent, wanted[function])
         if self._own:
-            keep &= np.append(own_functions(self.trace), False)[function]
+            keep &= self._own_functions[function]
         return keep
+
+    @cached_property
+    def _own_functions(self) -> Array:
+        found: Array = find_own(self.trace._core.functions(), self.trace._own_patterns)
+        return found
 
     @cached_property
     def thread_mask(self) -> Array:
@@ -533,7 +538,7 @@ class View:
             if self._globs:
                 wanted &= _matching(self.trace, self._globs)
             if self._own:
-                wanted &= own_functions(self.trace)
+                wanted &= self._own_functions[:-1]
             mask &= np.append(wanted, False)[np.ma.filled(found["function"], -1)]
         return found[np.flatnonzero(mask)]
 
@@ -603,23 +608,6 @@ def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Ar
             goes_on = np.where(at > 0, np.maximum(ends[np.maximum(at - 1, 0)] - times, 0), 0)
             held[row] += sign * (before[at] - goes_on)
     return held
-
-
-def own_functions(trace: Trace) -> Array:
-    """Return a mask of functions outside the standard library and installed packages."""
-    described = trace.metadata.get("areas")
-    described = described if isinstance(described, dict) else areas.folders()
-    folders = tuple(
-        folder.rstrip("/") + "/" for word in areas.WORDS for folder in described.get(word) or ()
-    )
-    return np.array(
-        [
-            file is not None and not file.startswith(("<frozen", folders[0] if folders else "<"))
-            and not file.startswith(folders)
-            for file in trace.functions["file"]
-        ],
-        dtype=bool,
-    )  # fmt: skip
 
 
 def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, list[Array]]:

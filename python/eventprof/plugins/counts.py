@@ -8,15 +8,15 @@ counts for the line of the owner that called it. Nothing that pytest and its plu
 
 from __future__ import annotations
 
-import functools
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..base import areas
+from .. import _core
+from ..answers.own import Row as Function
+from ..answers.own import find_areas
 from .limits import COUNTS
 
 if TYPE_CHECKING:
@@ -54,41 +54,26 @@ class Counts:
 _OTHER, _OWNER, _TOOL = 0, 1, 2
 #: The row of an owner in `functions`, and a line of it.
 _Line = tuple[int, int]
-_Function = tuple[str | None, str | None, str | None, int | None, str]
 
 
-class _Kinds:
-    """Knows which functions are owners, and which belong to pytest and its plugins."""
-
-    def __init__(self, tools: Iterable[str]) -> None:
-        folders = areas.folders()
-        self._standard = tuple(f"{folder}/" for folder in folders["stdlib"])
-        self._installed = tuple(f"{folder}/" for folder in folders["site-packages"])
-        self._tools = tuple(f"{tool}." for tool in tools)
-
-    def of(self, function: _Function) -> int:
-        _, module, file, _, kind = function
-        if kind != "python" or file is None:
-            return _OTHER
-        is_installed = file.startswith(self._installed)
-        is_made = file == "<string>"  # methods that dataclasses make
-        if (is_installed or is_made) and f"{module}.".startswith(self._tools):
-            return _TOOL
-        if file.startswith("<frozen ") or (file.startswith(self._standard) and not is_installed):
-            return _OTHER
-        return _OWNER
+_INSTALLED, _STDLIB, _MADE, _NATIVE = map(
+    _core.AREAS.index, ("installed", "stdlib", "other", "native")
+)
 
 
-@functools.lru_cache(maxsize=1)
-def _kinds(tools: tuple[str, ...], path: tuple[str, ...]) -> _Kinds:
-    """Return the kinds for these tools and this `sys.path`.
+def _kinds(functions: list[Function], tools: Iterable[str]) -> list[int]:
+    """Return which functions are owners, and which belong to pytest and its plugins."""
+    tools = tuple(f"{tool}." for tool in tools)
+    kinds = []
+    for function, area in zip(functions, find_areas(functions).tolist(), strict=True):
+        if area in (_INSTALLED, _MADE) and f"{function[1]}.".startswith(tools):
+            kinds.append(_TOOL)
+        else:
+            kinds.append(_OTHER if area >= _NATIVE or area == _STDLIB else _OWNER)
+    return kinds
 
-    To look for the folders takes longer than to count a small test.
-    """
-    return _Kinds(tools)
 
-
-def name_of(function: _Function) -> str:
+def name_of(function: Function) -> str:
     """Name a function by its module and its qualified name."""
     name, module, file, _, _ = function
     if module is None and file is not None:
@@ -112,10 +97,9 @@ def count(trace: Trace, tools: Iterable[str] = ()) -> Counts:
         The counts of all owners.
     """
     tree = trace._tree
-    kinds = _kinds(tuple(tools), tuple(sys.path))
     functions = tree.functions
     names = [name_of(function) for function in functions]
-    kind_of = [kinds.of(function) for function in functions]
+    kind_of = _kinds(functions, tools)
     sums = dict.fromkeys(COUNTS, 0)
     owner = [-1] * tree.count  # of each node: the nearest owner around it or itself; -1: none
     through: list[_Line | None] = [None] * tree.count  # the call of that owner that it is inside of

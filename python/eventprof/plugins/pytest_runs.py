@@ -468,4 +468,4 @@ def _load() -> None:
     from ..answers import tree  # noqa: F401
     from ..base import areas
 
-    areas.folders()
+    areas.tell()

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ import numpy as np
 
 from .. import _core
 from .._words import plural, show_ns
-from ..answers.own import find_own
+from ..answers.own import find_areas
 from ..tables.column import Array
 from .page_blocks import HOLDERS, Blocks
 from .page_calls import COARSE, Calls
@@ -35,12 +34,6 @@ from .source import find_source
 
 if TYPE_CHECKING:
     from ..trace import Trace
-
-#: Whose code a call is; colour.js has one colour for each area.
-AREAS = ("own", "installed", "stdlib", "native", "span", "gc")
-
-_SITE = re.compile(r"/(site|dist)-packages/")
-_STDLIB = re.compile(r"^<frozen |/lib(64)?/(python|pypy)\d\.\d+t?/|/lib-python/|/lib_pypy/")
 
 
 class _Now:
@@ -137,19 +130,6 @@ def _findings(trace: Trace, calls: Calls) -> list[dict[str, Any]]:
 # ---- The head ------------------------------------------------------------------------------------
 
 
-def area_of(kind: str | None, file: str | None) -> int:
-    """Return the area of a function: an index of `AREAS`."""
-    if kind == "user":
-        return AREAS.index("span")
-    if kind == "gc":
-        return AREAS.index("gc")
-    if file is None or kind != "python":
-        return AREAS.index("native")
-    if _SITE.search(file):
-        return AREAS.index("installed")
-    return AREAS.index("stdlib" if _STDLIB.search(file) else "own")
-
-
 _STATISTICS = (
     "calls", "resumes", "total", "self", "max", "allocated", "freed", "blocks", "alive",
     "peak_live",
@@ -161,14 +141,13 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-def _functions(trace: Trace) -> dict[str, Any]:
+def _functions(trace: Trace, areas: Array) -> dict[str, Any]:
     table = trace.functions
     texts = {name: list(table[name]) for name in ("name", "module", "file", "kind")}
     files = list(dict.fromkeys(texts["file"]))
     modules = list(dict.fromkeys(texts["module"]))
     number = {name: n for n, name in enumerate(files)}
     place = {name: n for n, name in enumerate(modules)}
-    area = [area_of(k, f) for k, f in zip(texts["kind"], texts["file"], strict=True)]
     return {
         "name": texts["name"],
         "modules": modules,
@@ -177,7 +156,7 @@ def _functions(trace: Trace) -> dict[str, Any]:
         "file": [number[name] for name in texts["file"]],
         "line": table._column("line").values().tolist(),
         "kind": texts["kind"],
-        "area": area,
+        "area": areas.tolist(),
         **{name: table._column(_COLUMNS.get(name, name)).values().tolist() for name in _STATISTICS},
     }
 
@@ -304,14 +283,15 @@ def sections(
     tiles : list of (str, bytes)
         All other sections, each with the id of its HTML element.
     """
-    own = find_own(trace._core.functions(), trace._own_patterns)
+    areas = find_areas(trace._core.functions(), trace._own_patterns)
+    own = areas == _core.AREAS.index("own")
     # Two long steps run beside each other below, the sums of functions and the order of calls. Both
     # begin with pairing.
     trace._core.pair()
     submit, end_jobs = _pool()
     try:
         ordering = submit(Calls, trace, own, grain)
-        functions = _functions(trace)
+        functions = _functions(trace, areas)
         tenures = _tenures(trace, grain)
         calls = ordering.result()
         blocks = Blocks(calls)
@@ -365,7 +345,7 @@ def sections(
         "blocks": blocks.count,
         "events": blocks.events,
         "recorded": trace._facts["events"],
-        "areas": AREAS,
+        "areas": _core.AREAS,
         "kinds": calls.kinds,
         "usual": calls.usual_kind(),
         "tasks": calls.tasks,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._words import plural, show_bytes, show_ns
+from ..answers.own import find_areas
 from ..answers.tree import OTHER, Tree
-from .data import area_of, find_title, told
+from .data import find_title, told
 from .page import assemble
 from .picture import COLOURS, clean, fit
 from .planes import compress
@@ -194,7 +195,7 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
                 f"{row[2]}:{row[3]}" if row[2] and row[3] else row[2] or row[1] or ""
                 for row in functions
             ],
-            "area": [area_of(row[4], row[2]) for row in functions],
+            "area": find_areas(functions, traces[0]._own_patterns).tolist(),
         },
         "parent": stacks.parent,
         "function": stacks.function,
@@ -239,6 +240,7 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
     show = show_bytes if unit in _OF_MEMORY - {"blocks"} else show_ns if unit != "calls" else str
     if unit == "blocks":
         show = str
+    areas = find_areas(stacks.functions, trace._own_patterns)
     children: dict[int, list[int]] = {}
     for node in range(1, len(total)):
         if total[node] > 0:
@@ -254,7 +256,8 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
             deepest = max(deepest, y + 2)
             parts.append(
                 _box(
-                    stacks.functions[stacks.function[child]],
+                    stacks.functions[stacks.function[child]][0],
+                    COLOURS[areas[stacks.function[child]]],
                     x,
                     y + 1,
                     wide,
@@ -277,13 +280,14 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
     )
 
 
-def _box(row: tuple[Any, ...], x: float, y: int, wide: float, value: str, share: float) -> str:
+def _box(
+    name: str | None, colour: str, x: float, y: int, wide: float, value: str, share: float
+) -> str:
     """Draw a node."""
-    name, top = clean(row[0] or "(no name)"), (y + 1) * _ROW + 4
+    name, top = clean(name or "(no name)"), (y + 1) * _ROW + 4
     text = fit(name, int((wide - 6) / 6.2))
     label = f'<text x="{x + 3:.2f}" y="{top + 12}">{html.escape(text)}</text>' if text else ""
     return (
         f'<rect x="{x:.2f}" y="{top}" width="{max(wide - 0.6, 0.3):.2f}" height="{_ROW - 1}" '
-        f'fill="{COLOURS[area_of(row[4], row[2])]}"><title>{html.escape(name)}: {value}, '
-        f"{share:.1f} %</title></rect>{label}"
+        f'fill="{colour}"><title>{html.escape(name)}: {value}, {share:.1f} %</title></rect>{label}'
     )

@@ -32,7 +32,7 @@ class Calls:
     trace : Trace
         The trace that has the calls.
     own : array of bool
-        From `find_own`: which functions are own code, and False at the end.
+        Which functions are own code.
     grain : int
         Nanoseconds in a unit of time.
     """

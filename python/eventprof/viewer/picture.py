@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .. import _core
 from .._words import plural, show_bytes, show_ns
+from ..answers.own import find_areas
 from ..tables.column import Array
-from .data import area_of
 
 if TYPE_CHECKING:
     from ..trace import Trace
 
-#: The colour of each of data.AREAS; colour.js has the same for light pages.
-COLOURS = ("#f5c173", "#7bbbe3", "#86dcc3", "#c9ccd3", "#cf8bb9", "#f29b75")
+#: The colour of each of the core's areas; colour.js has the same for light pages.
+COLOURS = ("#f5c173", "#7bbbe3", "#86dcc3", "#ece196", "#c9ccd3", "#cf8bb9", "#f29b75")
 _LINE, _TEXT, _FILL = "#5a626e", "#15181d", "#8fb6dc"
+_NATIVE = _core.AREAS.index("native")
 _ROW, _DEEPEST, _MOST_THREADS = 12, 5, 8
 _GUTTER, _MEMORY = 110, 60
 
@@ -86,14 +88,14 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
     order = np.lexsort((duration, key))
     last = np.r_[key[order][1:] != key[order][:-1], True] if len(order) else np.empty(0, bool)
     kept = rows[np.sort(order[last])]
-    functions = trace.functions
-    names, kinds, files = (list(functions[name]) for name in ("name", "kind", "file"))
+    functions = trace._core.functions()
+    areas = [*find_areas(functions, trace._own_patterns).tolist(), _NATIVE]
     found = [
         Slice(
             int(thread[row]), int(depth[row]), int(column("start")[row]),
             int(column("duration")[row]),
-            clean((names[f] if f >= 0 else None) or "(no name)"),
-            area_of(kinds[f], files[f]) if f >= 0 else 3,
+            clean((functions[f][0] if f >= 0 else None) or "(no name)"),
+            areas[f],
         )
         for row, f in zip(kept.tolist(), column("function")[kept].tolist(), strict=True)
     ]  # fmt: skip

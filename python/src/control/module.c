@@ -301,6 +301,8 @@ static PyMethodDef functions[] = {
     {"call_muted", call_muted, METH_VARARGS, NULL},
     {"call_beside", call_beside, METH_VARARGS, NULL},
     {"add_area", ep_py_add_area, METH_VARARGS, NULL},
+    {"function_areas", ep_py_function_areas, METH_VARARGS, NULL},
+    {"match_functions", ep_py_match_functions, METH_VARARGS, NULL},
     {"name_thread", name_thread, METH_VARARGS, NULL},
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
@@ -471,7 +473,10 @@ module_exec(PyObject *module)
     if (ep_py_marks_init(module) < 0) {
         return -1;
     }
-    if (PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
+    PyObject *areas = ep_py_area_words();
+    int status = areas != NULL ? PyModule_AddObjectRef(module, "AREAS", areas) : -1;
+    Py_XDECREF(areas);
+    if (status < 0 || PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
         return -1;
     }
     return PyModule_AddIntConstant(module, "SITES_USABLE", ep_py_sites_usable);

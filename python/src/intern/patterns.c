@@ -1,8 +1,8 @@
-/* Filters and areas (filter.h) from tuples of str. */
 #include "patterns.h"
 
 #include <string.h>
 
+#include "columns.h"
 #include "errors.h"
 #include "intern.h"
 
@@ -77,19 +77,143 @@ add_module(ep_text text, void *context)
     return ep_area_add_module(*(ep_area *)context, text);
 }
 
+/* The area of a word. Fails: EP_AREA_COUNT. */
+static ep_area
+area_of_word(const char *word)
+{
+    ep_area area = EP_AREA_OWN;
+    while (area < EP_AREA_COUNT && strcmp(word, ep_area_words[area]) != 0) {
+        area++;
+    }
+    return area;
+}
+
 PyObject *
 ep_py_add_area(PyObject *module, PyObject *args)
 {
-    int number;
+    const char *word;
     PyObject *folders, *modules;
     (void)module;
-    if (!PyArg_ParseTuple(args, "iO!O!:add_area", &number, &PyTuple_Type, &folders, &PyTuple_Type,
+    if (!PyArg_ParseTuple(args, "sO!O!:add_area", &word, &PyTuple_Type, &folders, &PyTuple_Type,
                           &modules)) {
         return NULL;
     }
-    ep_area area = (ep_area)number;
+    ep_area area = area_of_word(word);
+    if (area != EP_AREA_INSTALLED && area != EP_AREA_STDLIB) {
+        return PyErr_Format(PyExc_ValueError, "add_area: \"installed\" or \"stdlib\", not %R",
+                            PyTuple_GET_ITEM(args, 0));
+    }
     if (each_text(folders, add_folder, &area) < 0 || each_text(modules, add_module, &area) < 0) {
         return NULL;
     }
     Py_RETURN_NONE;
+}
+
+PyObject *
+ep_py_area_words(void)
+{
+    PyObject *words = PyTuple_New(EP_AREA_COUNT);
+    for (int area = 0; words != NULL && area < EP_AREA_COUNT; area++) {
+        PyObject *word = PyUnicode_FromString(ep_area_words[area]);
+        if (word == NULL) {
+            Py_CLEAR(words);
+            break;
+        }
+        PyTuple_SET_ITEM(words, area, word);
+    }
+    return words;
+}
+
+/* ---- Of functions ---------------------------------------------------------------------------- */
+
+static uint8_t
+area_byte(const ep_filter *own, const ep_name_text *function)
+{
+    ep_area area = ep_area_of(function);
+    if (own->include_count == 0 && own->include_areas == 0) {
+        return (uint8_t)area;
+    }
+    if (function->kind == EP_NAME_PYTHON && ep_filter_includes_text(own, function)) {
+        return EP_AREA_OWN;
+    }
+    return (uint8_t)(area == EP_AREA_OWN ? EP_AREA_OTHER : area);
+}
+
+static uint8_t
+match_byte(const ep_filter *filter, const ep_name_text *function)
+{
+    return !ep_filter_includes_all(filter) && ep_filter_includes_text(filter, function);
+}
+
+/* Returns: EP_NAME_KIND_COUNT if there is no such kind. */
+static ep_name_kind
+kind_of_word(PyObject *word)
+{
+    ep_name_kind kind = EP_NAME_PYTHON;
+    while (kind < EP_NAME_KIND_COUNT &&
+           PyUnicode_CompareWithASCIIString(word, ep_name_kind_words[kind]) != 0) {
+        kind++;
+    }
+    return kind;
+}
+
+/* Asks `byte_of` for each function. `args`: a list of (name, module, file, line, kind), patterns. */
+static PyObject *
+bytes_of_functions(PyObject *args, const char *format,
+                   uint8_t (*byte_of)(const ep_filter *, const ep_name_text *))
+{
+    PyObject *functions, *patterns, *none = PyTuple_New(0);
+    ep_filter filter = {0};
+    PyObject *result = NULL;
+    if (none != NULL &&
+        PyArg_ParseTuple(args, format, &PyList_Type, &functions, &PyTuple_Type, &patterns) &&
+        ep_py_add_patterns(&filter, patterns, none, NULL) == 0) {
+        result = PyBytes_FromStringAndSize(NULL, PyList_GET_SIZE(functions));
+    }
+    for (Py_ssize_t i = 0; result != NULL && i < PyList_GET_SIZE(functions); i++) {
+        PyObject *row = PyList_GET_ITEM(functions, i);
+        if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) < 5 ||
+            !PyUnicode_Check(PyTuple_GET_ITEM(row, 4))) {
+            PyErr_SetString(PyExc_TypeError, "functions: (name, module, file, line, kind)");
+            Py_CLEAR(result);
+            break;
+        }
+        char stacks[3][256], *heaps[3];
+        ep_text texts[3];
+        bool has_memory = true;
+        for (int part = 0; part < 3; part++) {
+            PyObject *text = PyTuple_GET_ITEM(row, part);
+            texts[part] = ep_py_text(text, stacks[part], sizeof stacks[part], &heaps[part]);
+            has_memory = has_memory && (texts[part].at != NULL || !PyUnicode_Check(text));
+        }
+        ep_name_text function = {.qualname = texts[0],
+                                 .module = texts[1],
+                                 .file = texts[2],
+                                 .kind = kind_of_word(PyTuple_GET_ITEM(row, 4))};
+        PyBytes_AS_STRING(result)[i] = (char)byte_of(&filter, &function);
+        for (int part = 0; part < 3; part++) {
+            free(heaps[part]);
+        }
+        if (!has_memory) {
+            Py_CLEAR(result);
+            PyErr_NoMemory();
+        }
+    }
+    ep_filter_clear(&filter);
+    Py_XDECREF(none);
+    return result;
+}
+
+PyObject *
+ep_py_function_areas(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return bytes_of_functions(args, "O!O!:function_areas", area_byte);
+}
+
+PyObject *
+ep_py_match_functions(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return bytes_of_functions(args, "O!O!:match_functions", match_byte);
 }

@@ -1,11 +1,12 @@
 // Colours by area (the palette of Okabe and Ito, which colour-blind people can tell apart), by module and by function,
 // for both themes.
 
-/** Hue and saturation of each area: own, installed, stdlib, native, span, gc. The theme gives the lightness. */
+/** Hue and saturation of each area, in the order of the core (names/areas.h). The theme gives the lightness. */
 const HUES = [
   [38, 88],
   [203, 72],
   [163, 55],
+  [56, 60],
   [220, 8],
   [320, 45],
   [14, 82],
@@ -14,10 +15,12 @@ export const AREA_NAMES = [
   "own code",
   "installed packages",
   "standard library",
+  "other Python code",
   "C and builtins",
   "spans and marks",
   "garbage collector",
 ];
+const NATIVE = 4;
 const BAND_HUES = [
   [203, 78, 0],
   [38, 90, 0],
@@ -96,12 +99,12 @@ export function palette(functions, by, dark) {
     const area = functions.area[n];
     const shade = base + (scatter(n) - 0.5) * (dark ? 12 : 14);
     let [hue, saturation] = HUES[area];
-    if (by !== "area" && area < 4) {
+    if (by !== "area" && area <= NATIVE) {
       hue = 360 * scatter(by === "module" ? functions.module[n] + 7919 : n + 104729);
       saturation = 50;
     }
     calls[n] = pixel(
-      rgb(hue, saturation * (dark ? 0.72 : 1), area === 3 && by === "area" ? shade + (dark ? -6 : 10) : shade),
+      rgb(hue, saturation * (dark ? 0.72 : 1), area === NATIVE && by === "area" ? shade + (dark ? -6 : 10) : shade),
     );
   }
   calls[count] = pixel(rgb(0, 0, base)); // for an unknown function
@@ -124,5 +127,5 @@ export function palette(functions, by, dark) {
 /** @param {number} area @param {boolean} dark */
 export function areaColour(area, dark) {
   const [hue, saturation] = HUES[area];
-  return cssOf(pixel(rgb(hue, saturation * (dark ? 0.72 : 1), (dark ? 40 : 70) + (area === 3 ? (dark ? -6 : 10) : 0))));
+  return cssOf(pixel(rgb(hue, saturation * (dark ? 0.72 : 1), (dark ? 40 : 70) + (area === NATIVE ? (dark ? -6 : 10) : 0))));
 }
