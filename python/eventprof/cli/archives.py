@@ -32,7 +32,7 @@ def refuse(arguments: argparse.Namespace) -> None:
 
 def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
     """Write an archive, and say how large it is."""
-    from ..show.drawing import show_bytes
+    from .._words import show_bytes
 
     trace.save(arguments.output, force=arguments.force)
     before = sum(map(_bytes_of, sources))

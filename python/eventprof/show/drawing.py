@@ -13,6 +13,7 @@ from rich.console import Console, ConsoleOptions
 from rich.measure import Measurement
 from rich.text import Text
 
+from .._words import show_bytes, show_ns
 from ..base.text import clean
 from ..tables.column import Array
 
@@ -30,35 +31,6 @@ _PLOT_ROWS = 8
 _LONGEST = 2000  # characters of a name that is shortened part by part
 
 # ---- Numbers and names as text -------------------------------------------------------------------
-
-
-def three_digits(value: float) -> str:
-    """Return a number of 0 or more with at least three digits."""
-    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
-    return f"{value:.{digits}f}"
-
-
-def show_ns(ns: float) -> str:
-    """Return a duration with three digits; the unit is two characters wide, or one at the left."""
-    for unit, size in (("ns", 1.0), ("us", 1e3), ("ms", 1e6)):
-        if ns < 999.5 * size:
-            # A duration is a whole number of ns, but a mean is not.
-            whole = unit == "ns" and float(ns).is_integer()
-            return f"{ns:.0f} ns" if whole else f"{three_digits(ns / size)} {unit}"
-    seconds = ns / 1e9
-    return f"{three_digits(seconds)} s" if seconds < 999.5 else f"{seconds:,.0f} s"
-
-
-def show_bytes(size: float) -> str:
-    """Return a size with three digits, in units of 1024."""
-    if abs(size) < 1000:
-        return f"{size:.0f} B"
-    sign, size = "-" if size < 0 else "", abs(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        size /= 1024
-        if size < 999.5 or unit == "TiB":
-            break
-    return f"{sign}{three_digits(size)} {unit}"
 
 
 def show_percent(part: float, whole: float) -> str:

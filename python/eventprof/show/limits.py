@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from .._words import plural
+from .._words import plural, show_ns
 from ..base.text import clean
 from ..tables.kinds import unknown_kinds
-from .drawing import BAD, GOOD, MARK, show_ns, show_percent
+from .drawing import BAD, GOOD, MARK, show_percent
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layout
 
 

@@ -9,17 +9,10 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from .._words import plural
+from .._words import plural, show_bytes, show_ns
 from ..base.text import short_path
 from ..tables.column import Array
-from .drawing import (
-    SIDE,
-    Curve,
-    Name,
-    show_bytes,
-    show_ns,
-    show_percent,
-)
+from .drawing import SIDE, Curve, Name, show_percent
 from .layout import BLOCK_BITS, KINDS, Layout
 
 

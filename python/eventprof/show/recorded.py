@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from rich.table import Table as Grid
 from rich.text import Text
 
-from .._words import plural
+from .._words import plural, show_ns, three_digits
 from ..base.text import clean
-from .drawing import SIDE, show_ns, three_digits
+from .drawing import SIDE
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, CALL_BITS, KINDS, PYTHON_WORDS, Layout
 
 
@@ -52,7 +52,7 @@ def _rate(page: Layout, events: int) -> str:
     rate = events / duration * 1e9
     for unit, size in ((" million", 1e6), ("", 1.0)):
         if rate >= size:
-            return f", {three_digits(rate / size) if unit else f'{rate:,.0f}'}{unit} a second"
+            return f", {three_digits(rate, size) if unit else f'{rate:,.0f}'}{unit} a second"
     return ""
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from rich.console import RenderableType
 
-from .._words import plural
-from .drawing import Name, draw_lane, show_bytes, show_ns
+from .._words import plural, show_bytes, show_ns
+from .drawing import Name, draw_lane
 from .layout import BLOCK_BITS, Layout
 
 

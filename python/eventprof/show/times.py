@@ -8,7 +8,8 @@ import numpy as np
 from rich.console import RenderableType
 from rich.text import Text
 
-from .drawing import SIDE, show_ns, show_percent
+from .._words import show_ns
+from .drawing import SIDE, show_percent
 from .layout import Layout
 
 

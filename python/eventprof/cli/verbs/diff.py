@@ -83,7 +83,7 @@ def _signed(show: Any, value: int) -> str:
 
 
 def _print(table: Any) -> None:
-    from ...show.drawing import show_bytes, show_ns
+    from ..._words import show_bytes, show_ns
 
     shows = {"self": show_ns, "total": show_ns, "allocated": show_bytes, "calls": "{:,}".format}
     heads, columns = [], []

@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         written("export", output, trace, os.path.getsize(output), format=word, notes=notes)
     elif output != "-":
-        from ...show.drawing import show_bytes
+        from ..._words import show_bytes
 
         size = show_bytes(os.path.getsize(output))
         print(f"{output}: {word}, {size}{lost_as_well(trace)}")

@@ -59,8 +59,7 @@ def _all(trace: Trace) -> dict[str, Any]:
 
 
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
-    from ..._words import plural
-    from ...show.drawing import show_bytes, show_ns
+    from ..._words import plural, show_bytes, show_ns
     from ...tables.kinds import unknown_kinds
 
     file, metadata = trace.file or {}, trace.metadata
@@ -136,7 +135,7 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
 
 def _process(process: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str:
     """Report what a process of several is."""
-    from ...show.drawing import show_ns
+    from ..._words import show_ns
 
     said = [f"{process['events']:,} events", process["state"]]
     if process["lost"]:

@@ -102,7 +102,7 @@ def _answer(
 
 
 def _shown(table: Table, name: str) -> list[str]:
-    from ...show.drawing import show_bytes, show_ns
+    from ..._words import show_bytes, show_ns
 
     show = {"allocated": show_bytes, "allocated_self": show_bytes, "calls": "{:,}".format}
     return [rows.cell(show.get(name, show_ns), value) for value in table._column(name).items()]

@@ -127,5 +127,7 @@ export function palette(functions, by, dark) {
 /** @param {number} area @param {boolean} dark */
 export function areaColour(area, dark) {
   const [hue, saturation] = HUES[area];
-  return cssOf(pixel(rgb(hue, saturation * (dark ? 0.72 : 1), (dark ? 40 : 70) + (area === NATIVE ? (dark ? -6 : 10) : 0))));
+  return cssOf(
+    pixel(rgb(hue, saturation * (dark ? 0.72 : 1), (dark ? 40 : 70) + (area === NATIVE ? (dark ? -6 : 10) : 0))),
+  );
 }

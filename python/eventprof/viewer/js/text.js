@@ -5,8 +5,6 @@ export const FONT = "11px ui-sans-serif, system-ui, 'Segoe UI', Roboto, 'DejaVu 
 const ODD =
   /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
-const THREE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 }); // kept, because making one is slow
-
 /** Replaces characters by their codes if they are invisible or change the text's direction. @param {string} text */
 export function clean(text) {
   return text.replace(ODD, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
@@ -32,27 +30,41 @@ function digitsOf(value, least, most) {
   return format.format(value);
 }
 
+/** Gives value / size with three digits, halves rounded up: the arithmetic of three_digits() in _words.py, and so its text. @param {number} value @param {number} size */
+function threeDigits(value, size) {
+  const number = value / size;
+  const digits = number >= 99.95 ? 0 : number >= 9.995 ? 1 : 2;
+  return digitsOf(Math.floor((value * 10 ** digits) / size + 0.5) / 10 ** digits, digits, digits);
+}
+
 /** @param {number} ns */
 export function showTime(ns) {
-  if (ns === 0) return "0 s";
+  const sign = ns < 0 ? "-" : "";
   const size = Math.abs(ns);
-  const [unit, each] = size >= 1e9 ? ["s", 1e9] : size >= 1e6 ? ["ms", 1e6] : size >= 1e3 ? ["us", 1e3] : ["ns", 1];
-  const value = ns / each;
-  const digits = Math.abs(value) >= 100 || unit === "ns" ? 0 : Math.abs(value) >= 10 ? 1 : 2;
-  return `${digitsOf(value, 0, digits)} ${unit}`;
+  if (size < 999.5 && Number.isInteger(size)) return `${sign}${size} ns`;
+  for (const [unit, each] of /** @type {[string, number][]} */ ([
+    ["ns", 1],
+    ["us", 1e3],
+    ["ms", 1e6],
+  ])) {
+    if (size < 999.5 * each) return `${sign}${threeDigits(size, each)} ${unit}`;
+  }
+  return `${sign}${threeDigits(size, 1e9)} s`;
 }
 
 /** @param {number} bytes */
 export function showBytes(bytes) {
+  const sign = bytes < 0 ? "-" : "";
   const size = Math.abs(bytes);
+  if (size < 1000) return `${sign}${Math.floor(size + 0.5)} B`;
   for (const [unit, each] of /** @type {[string, number][]} */ ([
-    ["GiB", 2 ** 30],
-    ["MiB", 2 ** 20],
     ["KiB", 2 ** 10],
+    ["MiB", 2 ** 20],
+    ["GiB", 2 ** 30],
   ])) {
-    if (size >= each) return `${THREE.format(bytes / each)} ${unit}`;
+    if (size < 999.5 * each) return `${sign}${threeDigits(size, each)} ${unit}`;
   }
-  return `${Math.round(bytes)} B`;
+  return `${sign}${threeDigits(size, 2 ** 40)} TiB`;
 }
 
 /** @param {number} count */
