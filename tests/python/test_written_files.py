@@ -20,8 +20,9 @@ from running import environment
 
 import eventprof
 from eventprof import cli
-from eventprof.export import FORMATS, TABLES
+from eventprof.export import FORMATS
 from eventprof.plugins import snapshot
+from eventprof.tables import TABLES
 
 pytestmark = pytest.mark.newest
 

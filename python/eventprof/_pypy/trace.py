@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import IO, Any
 
 from .. import _words
+from ..tables import TABLES
 from ..tables.loss import Loss
 from . import decode, runtime
 from .core import missing
@@ -426,7 +427,7 @@ class Trace:
                 "its allocator cannot be hooked, so no allocation is recorded",
                 "trace.gc has what its collector tells; record the program with CPython",
             )
-        if name in ("at", "between", "diff", "export", "show", "tree", "callers", "callees"):
+        if name in ("at", "between", "diff", "export", "show", "callers", "callees", *TABLES):
             missing(
                 f"trace.{name}",
                 "that is made by the C core",

@@ -6,16 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .._optional import require
+from ..tables import TABLES
 
 if TYPE_CHECKING:
     from ..trace import Trace
-
-_SQL_TABLES = (
-    "events", "calls", "allocations", "functions", "lines", "memory", "resident", "threads",
-    "tree", "own", "gil",
-    "marks", "spans", "counters", "flows", "labels", "requests", "gc", "audit", "objects",
-    "runtime", "processes",
-)  # fmt: skip
 
 
 def ask(trace: Trace, query: str) -> Any:
@@ -23,7 +17,7 @@ def ask(trace: Trace, query: str) -> Any:
     duckdb = require("duckdb", "duckdb", "sql()")
     connection = duckdb.connect()
     words = set(re.findall(r"\w+", query.lower()))
-    for name in _SQL_TABLES:
+    for name in TABLES:
         if name in words:
             connection.register(name, getattr(trace, name)._numbered())
     return connection.sql(query)

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from .._words import did_you_mean
 from ..base import output
 from ..base.quantities import parse_duration
+from ..tables import TABLES
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -74,12 +75,6 @@ FORMATS = {
     "otlp": Format("otlp", (".otlp",), "OpenTelemetry spans (OTLP protobuf); needs OpenTelemetry"),
 }  # fmt: skip
 
-#: Tables that the table formats can export.
-TABLES = (
-    "events", "calls", "allocations", "functions", "memory", "resident", "threads", "lines",
-    "marks", "spans", "counters", "flows", "gc", "audit", "objects",
-)  # fmt: skip
-
 #: Values that collapsed stacks can have.
 WEIGHTS = ("self", "calls", "waited", "allocated", "blocks", "at_peak", "live")
 
@@ -91,7 +86,7 @@ class Options:
     Attributes
     ----------
     table : str
-        One of `TABLES`.
+        One of `tables.TABLES`.
     weight : str
         One of `WEIGHTS`.
     path : str

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from .._optional import require
-from . import TABLES
+from ..tables import TABLES
 from .sqlite import facts, numbered, with_rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import TABLES
+from ..tables import TABLES
 from ._view import AT_A_TIME, utf8
 
 if TYPE_CHECKING:

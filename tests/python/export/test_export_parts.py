@@ -13,7 +13,8 @@ from exporting import require
 
 import eventprof
 from eventprof import _core
-from eventprof.export import TABLES, _lists, _rows, _view, sqlite
+from eventprof.export import _lists, _rows, _view, sqlite
+from eventprof.tables import TABLES
 from eventprof.tables.column import Column, encode
 from eventprof.tables.table import Table
 

@@ -11,7 +11,7 @@ import pytest
 from exported import names_of, text
 from exporting import export, require
 
-from eventprof.export import TABLES
+from eventprof.tables import TABLES
 
 pytestmark = pytest.mark.newest
 

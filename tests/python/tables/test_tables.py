@@ -10,7 +10,7 @@ import pytest
 from tables_program import TABLES, gen, leaf, lists, record
 
 import eventprof
-from eventprof import Table, _core
+from eventprof import Table, _core, tables
 from eventprof import trace as traces
 from eventprof.tables.column import Column, Words, code_type
 
@@ -27,6 +27,21 @@ CONTRACT = {
 
 
 # ---- The contract --------------------------------------------------------------------------------
+
+
+def test_the_list_of_tables_has_each():
+    getters = {
+        name: getattr(member, "fget", getattr(member, "func", None))
+        for kind in eventprof.Trace.__mro__
+        for name, member in vars(kind).items()
+    }
+    found = [
+        name
+        for name, getter in getters.items()
+        if getter is not None and getter.__annotations__.get("return") in ("Table", "MemoryTable")
+    ]
+
+    assert sorted(found) == sorted(tables.TABLES)
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -28,7 +28,8 @@ EXAMPLES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    from ...export import FORMATS, TABLES, WEIGHTS
+    from ...export import FORMATS, WEIGHTS
+    from ...tables import TABLES
 
     add_file(parser)
     parser.add_argument(
