@@ -15,6 +15,7 @@ from .._words import did_you_mean, plural, show_bytes, show_ns
 from ..answers.table import own_table, tree_table
 from ..answers.tree import percentiles_of_bins
 from ..tables.column import Column
+from ..tables.descriptions import described
 from ..tables.table import Table
 from . import parts
 from .engines import Condition, open_engine
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
     from ..tables.column import Array
 
 _UNITS = {
+    **{of.name: of.unit for of in described("functions") if of.unit},
     **dict.fromkeys(
-        ("total", "self", "waited", "waited_self", "blocked", "mean", "min", "max", "p50", "p95",
-         "p99", "duration", "start", "end", "spent", "peak_time", "start_ns"), "ns"),
-    **dict.fromkeys(
-        ("allocated", "allocated_self", "freed", "freed_self", "live", "live_self", "at_peak",
-         "at_peak_self", "temporary", "temporary_self", "peak", "size", "low", "high"), "bytes"),
+        ("blocked", "blocked_self", "duration", "start", "end", "peak_time", "start_ns"), "ns"),
+    **dict.fromkeys(("peak", "size", "low", "high"), "bytes"),
 }  # fmt: skip
 _PERCENTS = (50, 95, 99)
 _NAMES = ("name", "module", "file", "line", "kind")
@@ -222,6 +221,9 @@ class Dataset:
         columns |= {name: _values(named[name]) for name in _NAMES}
         whole, spent = sums.pop("whole"), sums.pop("spent")
         columns |= sums
+        for end in ("", "_self"):
+            columns[f"net{end}"] = sums[f"allocated{end}"] - sums[f"freed{end}"]
+            columns[f"churn{end}"] = sums[f"allocated{end}"] - sums[f"live{end}"]
         columns["mean"] = np.ma.MaskedArray(spent / np.maximum(whole, 1), mask=whole == 0)
         columns |= {name: _masked(found[name].take(order)) for name in ("min", "max")}
         made = Table.from_columns(self._title("functions"), columns, units=_UNITS)

@@ -137,9 +137,8 @@ class Recorded(Facts):
         -----
         A block counts for the function of the innermost open call, so a builtin has what it
         allocated itself; without recorded calls, for the Python function that was executing. A
-        file is read once for them, and once more for ``p50``, ``p95`` and ``p99``, chunk by chunk;
-        these three are then off by less than 1 %. Of a trace whose events are in memory they are
-        exact.
+        file is read once for them, and once more for ``p50``, ``p95`` and ``p99``, chunk by chunk.
+        These three are counted in bins: below 128 ns they are exact, above off by less than 1 %.
         """
         return tables.functions_table(self)
 
