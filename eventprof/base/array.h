@@ -43,8 +43,8 @@ ep_array_new(size_t count, size_t size)
     return ep_array_new_but(count, size, 0);
 }
 
-/* The same for a count that a file claims, on 4 KiB pages: if the count is wrong, little is ever written
- * there, and clearing a huge page takes 0.2 ms. */
+/* Like ep_array_new(), for a count that a file claims, on 4 KiB pages: if the count is wrong, little is
+ * ever written there, and clearing a huge page takes 0.2 ms. */
 static inline EP_CHECKED void *
 ep_array_new_claimed(size_t count, size_t size)
 {

@@ -22,7 +22,7 @@ bool ep_os_is_forked(void);
 /* Once without threads, and in the child of a fork. Fails: false, no memory. */
 bool ep_os_note_process(void);
 
-/* The same, already touched, on huge pages if the system has them. Parts of it may be unmapped. */
+/* Like ep_os_map(), already touched, on huge pages if the system has them. Parts of it may be unmapped. */
 void *ep_os_map_touched(size_t bytes);
 
 /* Call it for heap memory that is now written from begin to end: if it is large, there are fewer and larger

@@ -48,7 +48,7 @@ typedef struct ep_error {
 /* Says what failed, if `error` is not NULL. Returns: the status. */
 EP_PRINTF(3, 4) ep_status ep_fail(ep_error *error, ep_status status, const char *format, ...);
 
-/* The same for a refusal of the system. Returns: EP_IO. */
+/* Like ep_fail(), for a refusal of the system. Returns: EP_IO. */
 ep_status ep_fail_os(ep_error *error, int os_error);
 
 /* ---- Kinds ----------------------------------------------------------------------------------- */

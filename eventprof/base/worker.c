@@ -18,25 +18,25 @@ ep_worker_pays(size_t rows)
 static void *
 run(void *context)
 {
-    ep_worker *apart = context;
-    apart->run(apart->context);
+    ep_worker *worker = context;
+    worker->run(worker->context);
     return NULL;
 }
 
 bool
-ep_worker_start(ep_worker *apart, void (*work)(void *context), void *context)
+ep_worker_start(ep_worker *worker, void (*work)(void *context), void *context)
 {
-    *apart = (ep_worker){.run = work, .context = context};
+    *worker = (ep_worker){.run = work, .context = context};
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = !ep_fault_now() && pthread_create(&apart->thread, NULL, run, apart) == 0;
+    bool started = !ep_fault_now() && pthread_create(&worker->thread, NULL, run, worker) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 
 void
-ep_worker_join(ep_worker *apart)
+ep_worker_join(ep_worker *worker)
 {
-    pthread_join(apart->thread, NULL);
+    pthread_join(worker->thread, NULL);
 }

@@ -1,6 +1,6 @@
 /* Runs half of a long computation on a second thread, if that is faster. */
-#ifndef EP_APART_H
-#define EP_APART_H
+#ifndef EP_WORKER_H
+#define EP_WORKER_H
 
 #include <pthread.h>
 
@@ -24,8 +24,8 @@ typedef struct ep_worker {
 bool ep_worker_pays(size_t rows);
 
 /* Calls run(context) on a new thread, which blocks all signals. Until ep_worker_join(), which waits for its
- * end, *apart must not move. False: no thread could be made, and the caller does the work itself. */
-EP_CHECKED bool ep_worker_start(ep_worker *apart, void (*run)(void *context), void *context);
-void ep_worker_join(ep_worker *apart);
+ * end, *worker must not move. False: no thread could be made, and the caller does the work itself. */
+EP_CHECKED bool ep_worker_start(ep_worker *worker, void (*run)(void *context), void *context);
+void ep_worker_join(ep_worker *worker);
 
 #endif

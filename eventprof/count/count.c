@@ -92,7 +92,7 @@ pop(ep_count_view *view, uint64_t ticks, bool whole)
     }
 }
 
-/* The same for a frame whose end was not seen. */
+/* Pops a frame whose end was not seen. */
 static void
 pop_cut(ep_count_view *view, uint64_t ticks)
 {

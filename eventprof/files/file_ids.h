@@ -25,8 +25,8 @@ void ep_file_ids_clear(ep_file_ids *ids);
 /* What the file says of its name `id`. Ids that are left out mean nothing. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_file_ids_put_name(ep_file_ids *ids, uint32_t id, const ep_name_text *text);
 
-/* The same of its site, once its names are here: callee and caller are ids of the file, the task is
- * this process's. Fails: EP_NOMEM. */
+/* What the file says of its site `id`, once the site's names are here: callee and caller are ids of the
+ * file, the task is this process's. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_file_ids_put_site(ep_file_ids *ids, uint32_t id, const ep_site *site);
 
 /* A site that is here already runs in a task. Fails: EP_NOMEM. */

@@ -142,7 +142,7 @@ ep_status ep_loader_map_ids(ep_loader *l);
 EP_CHECKED ep_status ep_loader_translate_rows(ep_loader *l, ep_columns *columns, size_t from,
                                               ep_functions_builder *functions);
 
-/* The same in the stacks of open calls of the window. */
+/* Like ep_loader_translate_rows(), in the stacks of open calls of the window. */
 void ep_loader_translate_window(ep_loader *l);
 
 /* ---- file_read_state.c ----------------------------------------------------------------------- */

@@ -180,7 +180,7 @@ begin_ahead(ep_sliding_stream *s)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->reads_ahead = true;
-    s->has_thread = ep_worker_start(&s->apart, read_ahead, s);
+    s->has_thread = ep_worker_start(&s->worker, read_ahead, s);
 }
 
 static void
@@ -192,7 +192,7 @@ end_ahead(ep_sliding_stream *s)
     (void)wait_for_next(s);
     set_ahead(s, EP_NEXT_END);
     if (s->has_thread) {
-        ep_worker_join(&s->apart);
+        ep_worker_join(&s->worker);
     }
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
@@ -249,7 +249,7 @@ take_rows(ep_sliding_stream *s)
     return status;
 }
 
-/* The same where no thread reads ahead. */
+/* Like take_rows(), where no thread reads ahead. */
 static EP_CHECKED ep_status
 read_rows(ep_sliding_stream *s)
 {

@@ -50,8 +50,8 @@ typedef struct ep_sliding_stream {
     size_t block;                      /* the first allocator event at or after `from` */
     bool ended;
     bool reads_ahead;                  /* what follows is in use */
-    bool has_thread;                   /* `apart` has to be joined */
-    ep_worker apart;
+    bool has_thread;                   /* `worker` has to be joined */
+    ep_worker worker;
     pthread_mutex_t lock;              /* of `ahead` */
     pthread_cond_t changed;
     ep_next_rows ahead;
@@ -82,12 +82,13 @@ void ep_pass_clear(ep_pass *pass);
 EP_CHECKED ep_status ep_fold_log(ep_file_reader *reader, bool has_lock, ep_fold *const *folds, size_t count,
                                  const ep_progress *progress, ep_pass *out, ep_error *error);
 
-/* The same over an archive. What else is known stays with it: ep_archive_head(). */
+/* Like ep_fold_log(), over an archive. What else is known stays with it: ep_archive_head(). */
 EP_CHECKED ep_status ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds,
                                      size_t count, const ep_progress *progress, ep_pass *out,
                                      ep_error *error);
 
-/* The same over the parts of a merged trace (merged.h), side by side. What else is known is the trace's. */
+/* Like ep_fold_log(), over the parts of a merged trace (merged.h), side by side. What else is known is the
+ * trace's. */
 EP_CHECKED ep_status ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t count,
                                     const ep_progress *progress, ep_pass *out, ep_error *error);
 

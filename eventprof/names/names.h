@@ -163,7 +163,7 @@ ep_call_site_recent(ep_recent *recent, uintptr_t callee, uintptr_t instruction)
     return EP_LIKELY(place->callee == callee) ? id : 0;
 }
 
-/* The same three by the table; the result goes into the cache. */
+/* The three of above by the table; the result goes into the cache. */
 static inline uint32_t
 ep_name_find_recent(ep_recent *recent, uintptr_t key)
 {
@@ -235,7 +235,7 @@ uint32_t ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, voi
 /* Gives a pending name its text; no-op on others. */
 void ep_name_describe(uint32_t id, const ep_name_text *text);
 
-/* The same for a text that is not complete yet: the name stays pending. */
+/* Like ep_name_describe(), for a text that is not complete yet: the name stays pending. */
 void ep_name_sketch(uint32_t id, const ep_name_text *text);
 
 /* The key's object was destroyed: the key finds nothing any more. The id keeps its text and its

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "memory.h"
@@ -137,7 +137,7 @@ static bool
 has_room_ahead(const ep_recorder *recorder)
 {
     return recorder->options.on_full == EP_ON_FULL_GROW ||
-           ep_engine.slot_bytes + EP_AHEAD_BYTES <= ep_kept_limit(recorder);
+           ep_engine.slot_bytes + EP_PREFAULT_BYTES <= ep_kept_limit(recorder);
 }
 
 /* Returns: NULL without memory, or room on the disk. */
@@ -148,9 +148,9 @@ map_chunk(size_t bytes, ep_recorder *file_recorder)
     if (chunk == NULL) {
         return NULL;
     }
-    ep_ahead_go_on();
+    ep_prefault_go_on();
     if (bytes == EP_CHUNK_BYTES && (file_recorder == NULL || has_room_ahead(file_recorder))) {
-        chunk->header = ep_ahead_take();
+        chunk->header = ep_prefault_take();
     }
     if (chunk->header == NULL) {
         chunk->header =

@@ -132,8 +132,8 @@ EP_CHECKED ep_status ep_recorder_get_open(const ep_recorder *recorder, uint32_t 
  * whose clock was read before the stop may be written after it, and still belongs to the window. */
 void ep_recorder_clear(ep_recorder *recorder);
 
-/* The same for a recorder that starts again at once: its chunks stay mapped for the next window. Unmapping
- * and mapping them would take 0.3 to 0.5 ms after 100 ms at full rate (measured). */
+/* Like ep_recorder_clear(), for a recorder that starts again at once: its chunks stay mapped for the next
+ * window. Unmapping and mapping them would take 0.3 to 0.5 ms after 100 ms at full rate (measured). */
 void ep_recorder_clear_to_start(ep_recorder *recorder);
 
 /* ---- Captures: the input of decode.c --------------------------------------------------------- */
@@ -163,8 +163,8 @@ typedef struct ep_capture {
  * untouched. */
 EP_CHECKED ep_status ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_error *error);
 
-/* The same, to be counted alone: packed chunks of the window, whose events were counted when they were
- * packed, are not unpacked. only_thread: 0 or the one whose events will be counted. */
+/* Like ep_capture_take(), to be counted alone: packed chunks of the window, whose events were counted when
+ * they were packed, are not unpacked. only_thread: 0 or the one whose events will be counted. */
 EP_CHECKED ep_status ep_capture_take_to_count(ep_recorder *recorder, uint32_t only_thread, ep_capture *out,
                                               ep_error *error);
 
@@ -190,7 +190,7 @@ ep_anchor ep_engine_birth(void);
 void ep_thread_set_name(ep_thread *thread, ep_text name);
 /* Returns: immortal, or NULL for an id that no thread has. */
 const ep_thread *ep_engine_thread(uint32_t id);
-/* The same if the caller holds the engine's lock. */
+/* Like ep_engine_thread(), if the caller holds the engine's lock. */
 const ep_thread *ep_engine_thread_locked(uint32_t id);
 
 /* The living thread with this native id. `expect`: an entry is made if the thread has had no event yet.

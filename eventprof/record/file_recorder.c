@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "memory.h"
@@ -173,7 +173,7 @@ ep_file_recorder_make_child_file(void)
     }
     EP_FAULT_POINT(FORK_FILE);
     ep_file_recorder_begin_texts(file);
-    ep_ahead_use_file(file);
+    ep_prefault_use_file(file);
     ep_file_recorder_pack(recorder);
     ep_file_recorder_begin(recorder);
     ep_file_recorder_put_state(recorder, UINT64_MAX);
@@ -219,7 +219,7 @@ ep_file_recorder_end(ep_recorder *recorder)
     ep_file_put_stop(recorder->file, recorder->stop, recorder->stop_resident_bytes,
                      recorder->stop_own_bytes);
     ep_file_end_texts();
-    ep_ahead_use_file(NULL);
+    ep_prefault_use_file(NULL);
     ep_file_finish(recorder->file);
     ep_engine.file_recorder = NULL;
     ep_chunks_unmap_slots();
@@ -315,7 +315,7 @@ ep_file_recorder_leave_cut(void)
     ep_recorder *recorder = ep_engine.file_recorder;
     recorder->limits |= EP_LIMIT_CUT;
     ep_file_end_texts();
-    ep_ahead_use_file(NULL);
+    ep_prefault_use_file(NULL);
     ep_packing_use_file(NULL);
     for (size_t i = recorder->kept_first; i < recorder->kept_end; i++) {
         if (recorder->kept[i]->file == recorder->file) {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "names.h"
@@ -54,7 +54,7 @@ ep_engine_before_fork(void)
         return;    /* our threads, which would be joined, are the parent's */
     }
     ep_engine.is_forking = true;
-    ep_ahead_before_fork();
+    ep_prefault_before_fork();
     ep_packing_before_fork();
     ep_names_before_fork();
     ep_file_before_fork();
@@ -73,7 +73,7 @@ ep_engine_after_fork_in_parent(void)
     ep_file_after_fork(false);
     ep_names_after_fork();
     ep_packing_after_fork();
-    ep_ahead_after_fork();
+    ep_prefault_after_fork();
     ep_engine_unlock();
 }
 
@@ -113,7 +113,7 @@ leave_file_to_parent(void)
 {
     ep_recorder *file_recorder = ep_engine.file_recorder;
     ep_engine.file_recorder = NULL;
-    ep_ahead_use_file(NULL);
+    ep_prefault_use_file(NULL);
     ep_packing_use_file(NULL);
     ep_chunks_unmap_slots();
     if (file_recorder != NULL) {
@@ -135,7 +135,7 @@ ep_engine_after_fork_in_child(void)
     ep_file_after_fork(true);
     ep_names_after_fork();
     ep_packing_after_fork();
-    ep_ahead_after_fork();
+    ep_prefault_after_fork();
     ep_recorder *file_recorder = leave_file_to_parent();
     EP_FAULT_POINT(FORK_LEFT);
     ep_recorder *running = NULL;

@@ -95,7 +95,7 @@ ep_verdict_wants(ep_verdict verdict)
     return (verdict >> 8 & ~verdict & 0xFF) != 0;
 }
 
-/* The same for a function that is not in Python; caller 0: unknown. */
+/* Like ep_verdict_wants(), for a function that is not in Python; caller 0: unknown. */
 static inline bool
 ep_verdict_wants_from(ep_verdict callee, ep_verdict caller)
 {

@@ -1,7 +1,7 @@
 /* The chunks that a recorder keeps; its limit and its policy decide how many. */
 #include <string.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "memory.h"
@@ -142,7 +142,7 @@ ep_kept_become_full(ep_recorder *recorder, uint64_t ticks, ep_full_reason reason
         recorder->full_sequence = ep_engine.next_sequence;
         if (recorder == ep_engine.file_recorder && !ep_engine.file_recorder_is_child) {
             ep_file_put_full(recorder->file, recorder->full_ticks, reason);
-            ep_ahead_use_file(NULL);
+            ep_prefault_use_file(NULL);
         }
     }
 }

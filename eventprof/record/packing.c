@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "memory.h"
@@ -155,7 +155,7 @@ static void *
 run(void *unused)
 {
     (void)unused;
-    ep_engine_inside = 1;    /* for the whole thread: see ahead.c */
+    ep_engine_inside = 1;    /* for the whole thread: see prefault.c */
     ep_os_thread_lower_priority();
     pthread_mutex_lock(&packing.lock);
     packing.thread_id = ep_os_thread_id();
@@ -211,7 +211,7 @@ ep_packing_add(ep_chunk *chunk)
     }
     pthread_mutex_unlock(&packing.lock);
     if (room && !packing.running) {
-        packing.running = ep_ahead_start_thread(&packing.thread, run);
+        packing.running = ep_prefault_start_thread(&packing.thread, run);
     }
 }
 
@@ -244,7 +244,7 @@ ep_packing_wait(void)
     if (packing.file == NULL || packing.first == packing.end) {
         return false;
     }
-    packing.running = packing.running || ep_ahead_start_thread(&packing.thread, run);
+    packing.running = packing.running || ep_prefault_start_thread(&packing.thread, run);
     if (!packing.running) {
         return false;
     }
@@ -360,7 +360,7 @@ ep_packing_finish(ep_recorder *recorder)
         }
     }
     ep_chunk_packer_free(packer);
-    ep_ahead_use_file(NULL);    /* slots that were prepared become free ones, which compacting can use */
+    ep_prefault_use_file(NULL);    /* slots that were prepared become free ones, which compacting can use */
     ep_file_compact(recorder->file, note_moved, recorder);
 }
 
@@ -413,7 +413,7 @@ void
 ep_packing_before_fork(void)
 {
     join_thread();
-    ep_ahead_await_end(&packing.thread_id);
+    ep_prefault_await_end(&packing.thread_id);
     pthread_mutex_lock(&packing.lock);
 }
 

@@ -6,7 +6,7 @@
  *      chunk had is free for the next chunk.
  *
  * So the file has each event at every instant; for a moment it has a chunk twice, and readers take the
- * packed slot. Like ahead.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
+ * packed slot. Like prefault.h's, the thread runs no Python, blocks all signals but SIGBUS, and is joined
  * before a fork and when the program's last thread ends. All functions are called under the engine's lock,
  * which the thread never takes. */
 #ifndef EP_PACKING_H

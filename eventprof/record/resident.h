@@ -1,5 +1,5 @@
 /* Samples of the process's resident set, with the part of it that is the recorder's own. The helper thread
- * (ahead.h) takes them while a recorder of memory runs.
+ * (prefault.h) takes them while a recorder of memory runs.
  *
  * There is a sample every 10 ms. The list is full after eleven minutes: then every second sample is
  * dropped, and the time between samples is doubled. */

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "gate.h"
@@ -150,7 +150,7 @@ ep_engine_program_lives(const uint64_t *native_ids, size_t count)
     }
     memcpy(own, native_ids, count * sizeof *own);
     ep_engine_lock();
-    own[count] = ep_ahead_thread_id();
+    own[count] = ep_prefault_thread_id();
     own[count + 1] = ep_packing_thread_id();
     ep_engine_unlock();
     bool lives = ep_os_other_threads_live(own, count + 2);
@@ -253,7 +253,7 @@ pause_helpers_without_threads(void)
         give_back_log(ep_engine.logs);
     }
     if (ep_engine.logs == NULL) {
-        ep_ahead_pause();
+        ep_prefault_pause();
         ep_packing_pause();
     }
 }
@@ -332,7 +332,7 @@ attach(void)
     ep_chunk *chunk;
     if (ep_engine.partial_chunks != NULL) {
         ep_log_use_partial(log, ep_engine.partial_chunks, ticks);
-        ep_ahead_go_on();
+        ep_prefault_go_on();
     } else if ((chunk = ep_chunk_find(ticks, ep_chunk_first_bytes(), true)) != NULL) {
         ep_log_use_chunk(log, chunk, ticks);
     } else {

@@ -1,7 +1,7 @@
 /* Windows: a recorder starts, stops, and is cleared. */
 #include <string.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "invariants.h"
@@ -72,7 +72,7 @@ by_sequence(const void *a, const void *b)
 static void
 sample_resident(void)
 {
-    ep_ahead_sample((ep_engine_kinds() & ep_kinds_of_domains(UINT64_MAX)) != 0);
+    ep_prefault_sample((ep_engine_kinds() & ep_kinds_of_domains(UINT64_MAX)) != 0);
 }
 
 ep_status
@@ -119,7 +119,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_engine.file_recorder = recorder;
         ep_engine.slot_bytes = 0;
         ep_file_recorder_begin_texts(recorder->file);
-        ep_ahead_use_file(recorder->file);
+        ep_prefault_use_file(recorder->file);
         ep_file_recorder_pack(recorder);
     }
     recorder->first_sequence = ep_engine.next_sequence;
@@ -135,7 +135,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_kept_release(recorder);
         if (files) {
             ep_file_end_texts();
-            ep_ahead_use_file(NULL);
+            ep_prefault_use_file(NULL);
             ep_packing_use_file(NULL);
             ep_engine.file_recorder = NULL;
         }
@@ -207,7 +207,7 @@ stop_locked(ep_recorder *recorder)
     }
     sample_resident();
     if (ep_engine.running_count == 0) {
-        ep_ahead_stop();
+        ep_prefault_stop();
         ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);
     }
 }

@@ -31,7 +31,7 @@ typedef struct ep_quota_state {
 
 /* Warns that the room will be full within EP_ROOM_SOON_NS at the rate so far, which is known from
  * EP_ROOM_RATE_NS on, or that less than one part in EP_ROOM_PARTS_LEFT of it is left. The helper thread
- * (record/ahead.h) of one of the processes calls it, once. NULL: nobody is warned. */
+ * (record/prefault.h) of one of the processes calls it, once. NULL: nobody is warned. */
 extern void (*ep_quota_tell)(const ep_quota_state *state);
 /* CLOCK_MONOTONIC; tests set another one. */
 extern int64_t (*ep_quota_clock)(void);

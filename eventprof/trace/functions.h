@@ -22,8 +22,8 @@ typedef struct ep_functions {
 EP_CHECKED ep_status ep_functions_build(const struct ep_decoded *decoded, ep_functions *out);
 void ep_functions_clear(ep_functions *functions);
 
-/* The same step by step, for events that are never all in memory: the open calls first, then the events in
- * order. In between, the map is valid for ids that were mentioned so far. */
+/* ep_functions_build() step by step, for events that are never all in memory: the open calls first, then
+ * the events in order. In between, the map is valid for ids that were mentioned so far. */
 typedef struct ep_functions_builder {
     ep_functions result;
     size_t capacity;         /* of result.name_id */

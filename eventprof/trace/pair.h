@@ -294,17 +294,17 @@ typedef struct ep_blocks {
 EP_CHECKED ep_status ep_pair_blocks(const ep_pair_input *input, const ep_progress *progress,
                                     ep_blocks *out);
 
-/* The same on a second thread, until ep_pair_blocks_join(). Pairing of calls reads nothing that it writes,
- * so both may run at the same time. The thread blocks all signals. progress: may be NULL; it is called on
- * that thread, and only while the caller waits. Returns: new; NULL if a second thread is not faster
- * (worker.h) or cannot be made: call ep_pair_blocks(). */
-typedef struct ep_blocks_apart ep_blocks_apart;
-EP_CHECKED ep_blocks_apart *ep_pair_blocks_begin(const ep_pair_input *input,
-                                                 const ep_progress *progress);
+/* Like ep_pair_blocks(), on a second thread, until ep_pair_blocks_join(). Pairing of calls reads nothing
+ * that it writes, so both may run at the same time. The thread blocks all signals. progress: may be
+ * NULL; it is called on that thread, and only while the caller waits. Returns: new; NULL if a second
+ * thread is not faster (worker.h) or cannot be made: call ep_pair_blocks(). */
+typedef struct ep_blocks_worker ep_blocks_worker;
+EP_CHECKED ep_blocks_worker *ep_pair_blocks_begin(const ep_pair_input *input,
+                                                  const ep_progress *progress);
 
 /* Waits for the second thread. If the result is not wanted, the thread stops soon. steals work.
  * Returns and fails as ep_pair_blocks(). */
-EP_CHECKED ep_status ep_pair_blocks_join(ep_blocks_apart *work, bool wanted, ep_blocks *out);
+EP_CHECKED ep_status ep_pair_blocks_join(ep_blocks_worker *work, bool wanted, ep_blocks *out);
 
 /* Fills those of the wanted columns (ep_blocks_column) that are not there yet. calls: NULL when
  * none were recorded; call and freed_in are then -1 throughout.

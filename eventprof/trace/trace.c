@@ -196,13 +196,13 @@ reach_blocks(ep_trace *trace)
 {
     ep_work work;
     ep_work_begin(&work, trace->watcher, "pairing blocks");
-    ep_blocks_apart *apart = NULL;
+    ep_blocks_worker *worker = NULL;
     if (!trace->has_calls && !trace->has_blocks) {
-        apart = ep_pair_blocks_begin(&trace->input, &work.progress);
+        worker = ep_pair_blocks_begin(&trace->input, &work.progress);
     }
     ep_status status = reach_calls(trace);
-    if (apart != NULL) {
-        ep_status of_blocks = ep_pair_blocks_join(apart, status == EP_OK, &trace->blocks);
+    if (worker != NULL) {
+        ep_status of_blocks = ep_pair_blocks_join(worker, status == EP_OK, &trace->blocks);
         trace->has_blocks = of_blocks == EP_OK;
         status = status != EP_OK ? status : of_blocks;
     }

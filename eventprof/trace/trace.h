@@ -53,8 +53,8 @@ struct ep_trace {
     ep_functions functions;
     ep_open_stack *open;              /* index = thread row; views into decoded */
     int64_t *open_from_ns;            /* index = thread row */
-    int64_t *open_until_ns;           /* the same */
-    int32_t *thread_process;          /* the same; NULL: one process */
+    int64_t *open_until_ns;           /* index = thread row */
+    int32_t *thread_process;          /* index = thread row; NULL: one process */
     ep_pair_input input;
     ep_calls calls;
     ep_blocks blocks;

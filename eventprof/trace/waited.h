@@ -24,7 +24,7 @@ typedef struct ep_tenure_clock {
     int32_t holder;        /* thread row; -1: nobody yet */
     int64_t start_ns, last_ns;
     int64_t ended_ns;      /* length of all that ended */
-    int64_t *own_ns;       /* the same, by thread; clocks of several processes share it */
+    int64_t *own_ns;       /* the length, by thread; clocks of several processes share it */
 } ep_tenure_clock;
 
 /* A clock for each process. */

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "ep_model.h"
 #include "file_read.h"
 
@@ -44,7 +44,7 @@ static inline void
 setup(void)
 {
     ep_model_setup();
-    ep_ahead_may_sample = false;
+    ep_prefault_may_sample = false;
     for (unsigned i = 1; i <= NAMES; i++) {
         uint32_t name = add_name(i), site = add_site(i, name);
         ck_assert_uint_ne(name, 0);

@@ -5,7 +5,7 @@
 #ifndef EP_TAPES_H
 #define EP_TAPES_H
 
-#include "ahead.h"
+#include "prefault.h"
 #include "ep_model.h"
 #include "functions.h"
 

@@ -280,7 +280,7 @@ START_TEST(a_child_of_a_thread_ends_with_its_thread)
 
     ep_model_join(ep_model_spawn(fork_and_return, &code));
 
-    ck_assert_msg(code == 0, "%d; 109: a helper thread (ahead.h) kept the child alive", code);
+    ck_assert_msg(code == 0, "%d; 109: a helper thread (prefault.h) kept the child alive", code);
     ep_model_stop(&recorder);
     ep_recorder_clear(&recorder);
 }
@@ -472,7 +472,7 @@ START_TEST(a_failed_snapshot_changes_nothing)
         ep_capture capture;
         memset(&capture, 0x5A, sizeof capture);
         ep_capture before = capture;
-        ep_ahead_stop();    /* or its own requests count down, too */
+        ep_prefault_stop();    /* or its own requests count down, too */
         atomic_store(&ep_fault_countdown, nth);
 
         ep_status status = ep_capture_take(&recorder, &capture, NULL);

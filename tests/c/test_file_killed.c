@@ -36,7 +36,7 @@ keep_moment(ep_fault_point point)
 START_TEST(a_kill_between_any_two_steps_loses_nothing)
 {
     setup();
-    ep_ahead_may_sample = true;
+    ep_prefault_may_sample = true;
     moments.thread = pthread_self();
     uint64_t random = 1;
     static const struct {
@@ -314,7 +314,7 @@ START_TEST(a_forked_child_has_its_own_events_on_its_own_file)
     ep_model_stop(&done);
     ep_capture capture;
     ck_assert_int_eq(ep_capture_take(&memory, &capture, NULL), EP_OK);
-    ep_ahead_stop();    /* it adds slots to the file for a while yet */
+    ep_prefault_stop();    /* it adds slots to the file for a while yet */
     uint64_t before = sum_of(snapshot(path));
 
     pid_t child = fork();
@@ -376,7 +376,7 @@ START_TEST(a_child_that_only_frees_leaves_the_parents_file_alone)
     ep_model_start(&done, EP_MODEL_ALL_KINDS, 9, EP_ON_FULL_GROW, EP_CLOCK_INJECTED);
     emit(&random, 400000);
     ep_model_stop(&done);
-    ep_ahead_stop();    /* it adds slots to the file for a while yet */
+    ep_prefault_stop();    /* it adds slots to the file for a while yet */
     uint64_t before = sum_of(snapshot(path));
 
     pid_t child = fork();
@@ -455,7 +455,7 @@ START_TEST(a_file_that_is_finished_survives_a_fork)
     start(&recorder, path, 2, EP_ON_FULL_OVERWRITE);
     emit(&random, 300000);
     ep_model_stop(&recorder);
-    ep_ahead_stop();    /* it adds slots to the file for a while yet */
+    ep_prefault_stop();    /* it adds slots to the file for a while yet */
     uint64_t before = sum_of(snapshot(path));
 
     pid_t child = fork();

@@ -128,12 +128,12 @@ assert_same_calls(const ep_calls *one, const ep_calls *other)
 }
 
 /* Begins with so few rows, however few processors there are. */
-static ep_blocks_apart *
+static ep_blocks_worker *
 begin_apart(program *p, size_t rows, const ep_progress *progress)
 {
     ep_worker_limits before = ep_worker_limit;
     ep_worker_limit = (ep_worker_limits){.rows = rows, .processors = 1};
-    ep_blocks_apart *apart = ep_pair_blocks_begin(&p->input, progress);
+    ep_blocks_worker *apart = ep_pair_blocks_begin(&p->input, progress);
     ep_worker_limit = before;
     return apart;
 }
@@ -148,7 +148,7 @@ START_TEST(blocks_paired_beside_calls_are_the_same)
         ck_assert_int_eq(ep_pair_calls(&in_turn->input, NULL, &calls[0]), EP_OK);
         ck_assert_int_eq(ep_pair_blocks(&in_turn->input, NULL, &blocks[0]), EP_OK);
 
-        ep_blocks_apart *apart = begin_apart(at_once, 0, NULL);
+        ep_blocks_worker *apart = begin_apart(at_once, 0, NULL);
         ck_assert_ptr_nonnull(apart);
         ck_assert_int_eq(ep_pair_calls(&at_once->input, NULL, &calls[1]), EP_OK);
         ck_assert_int_eq(ep_pair_blocks_join(apart, true, &blocks[1]), EP_OK);
@@ -179,11 +179,11 @@ START_TEST(second_thread_needs_work_and_processors)
     ck_assert_ptr_null(begin_apart(p, 100, NULL));
     ck_assert_ptr_null(begin_apart(of_calls, 0, NULL));
     ep_worker_limit = (ep_worker_limits){.rows = 99, .processors = SIZE_MAX};
-    ep_blocks_apart *without = ep_pair_blocks_begin(&p->input, NULL);
+    ep_blocks_worker *without = ep_pair_blocks_begin(&p->input, NULL);
     ep_worker_limit = shipped;
     ck_assert_ptr_null(without);
 
-    ep_blocks_apart *apart = begin_apart(p, 99, NULL);
+    ep_blocks_worker *apart = begin_apart(p, 99, NULL);
     ck_assert_ptr_nonnull(apart);
     ep_blocks blocks;
     ck_assert_int_eq(ep_pair_blocks_join(apart, true, &blocks), EP_OK);
@@ -199,7 +199,7 @@ START_TEST(second_thread_tells_only_the_one_that_waits)
     listener heard = {0};
     ep_blocks blocks = {0};
 
-    ep_blocks_apart *apart = begin_apart(p, 0, &(ep_progress){listen, &heard});
+    ep_blocks_worker *apart = begin_apart(p, 0, &(ep_progress){listen, &heard});
     ck_assert_ptr_nonnull(apart);
     ep_status status = ep_pair_blocks_join(apart, false, &blocks);
 
@@ -230,7 +230,7 @@ START_TEST(second_thread_reports_every_failed_allocation)
     for (bool reached = true; reached; nth++) {
         ep_blocks blocks = {0};
         atomic_store(&ep_fault_countdown, nth);
-        ep_blocks_apart *apart = begin_apart(p, 0, NULL);
+        ep_blocks_worker *apart = begin_apart(p, 0, NULL);
         ep_status status = apart != NULL ? ep_pair_blocks_join(apart, true, &blocks) : EP_OK;
         reached = atomic_exchange(&ep_fault_countdown, -1) < 0;
         in_turn += apart == NULL;

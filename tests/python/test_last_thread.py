@@ -1,7 +1,7 @@
 """A recorded process ends when the program's last thread ends: no thread of eventprof outlives it.
 
 Each program ends in a way of its own, without a recorder and with one of each kind. What hangs is killed after
-`LIMIT_S` seconds: the recorder's helper threads kept the process alive then (record/ahead.h, record/packing.h,
+`LIMIT_S` seconds: the recorder's helper threads kept the process alive then (record/prefault.h, record/packing.h,
 recording/flight.py).
 """
 

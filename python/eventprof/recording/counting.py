@@ -92,7 +92,7 @@ def count(
     c_calls : bool
         Count calls of functions that are not in Python.
     memory : bool or iterable of {'raw', 'mem', 'obj'}
-        Count the blocks of Python's allocators, or only those of these domains. Blocks of NumPy's
+        Count the blocks of Python's allocators: all, or only the given domains. Blocks of NumPy's
         arrays and of C libraries are not counted: use `record` for these.
     include, exclude : iterable of str
         The functions whose calls are counted, as in `record`.

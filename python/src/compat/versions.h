@@ -92,7 +92,7 @@ ep_code_event_table(const PyCodeObject *code)
 }
 
 #if PY_VERSION_HEX >= 0x030E0000
-/* The same as in pycore_instruments.h, which extensions cannot include. */
+/* As in pycore_instruments.h, which extensions cannot include. */
 #define EP_LOCAL_EVENTS (PY_VERSION_HEX >= 0x030F0000 ? 16 : 11)
 typedef struct ep_code_monitoring {
     uint8_t local_monitors[EP_LOCAL_EVENTS], active_monitors[EP_LOCAL_EVENTS];

@@ -35,7 +35,7 @@ typedef struct ep_py_recorder {
     PyObject *output, *child_output, *metadata;
     int replace;                     /* replace an existing file */
     int packs;                       /* pack the file's chunks */
-    ep_filter filter;                /* the same, and the limits */
+    ep_filter filter;                /* include and exclude, and the limits */
     bool alone;                      /* no other recorder of code ran since its start */
     uint32_t first_generation;       /* of the gate, in the last window */
     uint64_t left_out[EP_LEFT_OUT_COUNT];    /* running: before its start; stopped: in the window */
@@ -51,10 +51,10 @@ extern EP_HIDDEN ep_py_recorder *ep_py_running;
 
 /* ---- change.c -------------------------------------------------------------------------------- */
 
-/* Installing and removing hooks runs Python code (audit hooks, finalizers), and so other threads may run:
- * they wait. Such code may call us again on the same thread. It may stop a recorder; the interrupted change
- * then adjusts the sources once more (ep_py_sources_release). It may not start a recorder, whose first
- * events would be missing. */
+/* Installing and removing hooks runs Python code (audit hooks, finalizers), and so other threads may
+ * run: they wait. Such code may call us again on the same thread. It may stop a recorder; the
+ * interrupted change then adjusts the sources once more (ep_py_sources_release). It may not start a
+ * recorder, whose first events would be missing. */
 struct ep_py_change {
     PyThread_type_lock lock;
     _Atomic unsigned long holder;    /* thread that changes hooks; 0: none. A thread only compares it with
@@ -73,11 +73,11 @@ bool ep_py_change_is_here(void);
 void ep_py_change_begin(void);
 void ep_py_change_end(void);
 
-/* The same, unless the thread is within a change already (in an audit hook or a finalizer). Returns:
- * whether it began; only then call ep_py_change_end(). */
+/* Like ep_py_change_begin(), unless the thread is within a change already (in an audit hook or a
+ * finalizer). Returns: whether it began; only then call ep_py_change_end(). */
 bool ep_py_change_begin_unless_within(void);
 
-/* The same as ep_py_change_begin() for code that changes no hook. End it by ep_py_change_end(). */
+/* Like ep_py_change_begin(), for code that changes no hook. End it by ep_py_change_end(). */
 void ep_py_change_take(void);
 
 /* Around reading recorders and sources: without a GIL another thread may change them meanwhile. */
@@ -102,8 +102,8 @@ void ep_py_sources_release(void);
 /* How often another tool took the hook of a source for a while. */
 uint64_t ep_py_source_interruptions(const ep_source *source);
 
-/* Whether another tool took the hook of a source (index in ep_py_sources) that this running recorder uses:
- * it has the hook now, or had it for a while, in which our events were missed. */
+/* Whether another tool took the hook of a source (index in ep_py_sources) that this running recorder
+ * uses: it has the hook now, or had it for a while, in which our events were missed. */
 bool ep_py_source_is_displaced(const ep_py_recorder *self, size_t i);
 
 /* Chooses the source of this recorder's code. Returns: NULL if it records no code. Fails: NULL with an

@@ -75,7 +75,7 @@ call_muted(PyObject *module, PyObject *args)
     return call_with(ep_py_mute, args);
 }
 
-/* The same where the program runs meanwhile, on other threads: the memory is recorded. */
+/* Like call_muted(), where the program runs meanwhile, on other threads: the memory is recorded. */
 static PyObject *
 call_beside(PyObject *module, PyObject *args)
 {

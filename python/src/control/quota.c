@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "ahead.h"
+#include "prefault.h"
 #include "errors.h"
 #include "quota.h"
 #include "quota_object.h"
@@ -41,7 +41,7 @@ ep_py_share_quota(PyObject *module, PyObject *args)
     ep_error error = {.text = ""};
     ep_quota_tell = tell;
     /* Chunks that are prepared in advance count, too, and a single process has its own limit to itself. */
-    uint64_t slack_bytes = limit_bytes >= EP_AHEAD_BYTES ? EP_AHEAD_BYTES : 0;
+    uint64_t slack_bytes = limit_bytes >= EP_PREFAULT_BYTES ? EP_PREFAULT_BYTES : 0;
     ep_status status = ep_quota_share(descriptor, limit_bytes + slack_bytes, warns != 0, &error);
     if (status != EP_OK) {
         return ep_py_raise(status, &error);

@@ -1,5 +1,5 @@
 /* The hooks of source_alloc.c, which alone includes this: for each domain and operation a fast half,
- * for the usual cases, and a whole one. A header, so that all of it is one object:
+ * for the usual cases, and a slow one. A header, so that all of it is one object:
  * a call into another object makes the fast halves save registers, 3 instructions an event. */
 #ifndef EP_ALLOC_HOOKS_H
 #define EP_ALLOC_HOOKS_H
@@ -39,7 +39,7 @@ static PyMemAllocatorEx first_below[DOMAIN_COUNT];
  * some of these functions, for 2 to 5 ns an event. */
 #define INTO_HOOKS inline __attribute__((always_inline))
 
-/* ---- Hooks, whole ---------------------------------------------------------------------------- */
+/* ---- Hooks, slow ---------------------------------------------------------------------------- */
 
 static inline const PyMemAllocatorEx *
 allocator_below(const layer *own, ep_domain domain)
@@ -83,7 +83,7 @@ attached_state(ep_log *log, ep_domain domain)
     return ts;
 }
 
-#define WHOLE __attribute__((noinline))
+#define SLOW_HALF __attribute__((noinline))
 
 /* Whether this free may belong to a C stack that is being exchanged (greenlet). Then the frame must not
  * be read. */
@@ -229,7 +229,7 @@ list_or_put(ep_log *log, ep_kind kind, ep_domain domain, size_t size, void *bloc
     }
 }
 
-/* The records are those of whole_realloc(). */
+/* The records are those of slow_realloc(). */
 static EP_COLD void *
 put_own_realloc(ep_log *log, const layer *own, void *old, size_t size, ep_domain domain)
 {
@@ -276,7 +276,7 @@ own_calloc(ep_log *log, const layer *own, size_t count, size_t size, ep_domain d
 
 static EP_COLD void *
 own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
-            void *(*whole)(void *, void *, size_t))
+            void *(*slow)(void *, void *, size_t))
 {
     if (log->own_is_recorded) {
         return old != NULL ? put_own_realloc(log, own, old, size, domain)
@@ -284,7 +284,7 @@ own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
     }
     if (old != NULL && !ep_omits_forget((uintptr_t)old)) {
         ep_py_begin_event(log);
-        void *moved = whole(own, old, size);
+        void *moved = slow(own, old, size);
         ep_py_end_event(log);
         return moved;
     }
@@ -298,11 +298,11 @@ own_realloc(ep_log *log, layer *own, void *old, size_t size, ep_domain domain,
 }
 
 static EP_COLD void
-own_free(ep_log *log, layer *own, void *block, ep_domain domain, void (*whole)(void *, void *))
+own_free(ep_log *log, layer *own, void *block, ep_domain domain, void (*slow)(void *, void *))
 {
     if (block != NULL && !ep_omits_forget((uintptr_t)block)) {
         ep_py_begin_event(log);
-        whole(own, block);
+        slow(own, block);
         ep_py_end_event(log);
         return;
     }
@@ -357,10 +357,10 @@ put_inner_free(ep_log *log, ep_domain domain, const void *block, uint32_t within
     }
 }
 
-/* ---- Hooks, whole, for each operation ---------------------------------------------------------- */
+/* ---- Hooks, slow, for each operation ---------------------------------------------------------- */
 
 static INTO_HOOKS void *
-whole_malloc(void *context, size_t size, ep_domain domain)
+slow_malloc(void *context, size_t size, ep_domain domain)
 {
     layer *own = context;
     bool records = is_recording(own);
@@ -389,7 +389,7 @@ whole_malloc(void *context, size_t size, ep_domain domain)
 }
 
 static INTO_HOOKS void *
-whole_calloc(void *context, size_t count, size_t size, ep_domain domain)
+slow_calloc(void *context, size_t count, size_t size, ep_domain domain)
 {
     layer *own = context;
     bool records = is_recording(own);
@@ -420,8 +420,8 @@ whole_calloc(void *context, size_t count, size_t size, ep_domain domain)
 /* The old block's record before the real call, because afterwards another thread may be given its
  * address; the new one's after it. */
 static INTO_HOOKS void *
-whole_realloc(void *context, void *old, size_t size, ep_domain domain,
-              void *(*whole)(void *, void *, size_t))
+slow_realloc(void *context, void *old, size_t size, ep_domain domain,
+             void *(*slow)(void *, void *, size_t))
 {
     layer *own = context;
     bool records = is_recording(own);
@@ -429,7 +429,7 @@ whole_realloc(void *context, void *old, size_t size, ep_domain domain,
     ep_log *log = enter(records, EP_KIND_REALLOC, domain);
     if (log == NULL) {
         if (is_in_own_code(records)) {
-            return own_realloc(ep_log_current, own, old, size, domain, whole);
+            return own_realloc(ep_log_current, own, old, size, domain, slow);
         }
         ep_py_passing++;
         bool was_inner = unlist_inner(domain, old, NULL);
@@ -461,7 +461,7 @@ whole_realloc(void *context, void *old, size_t size, ep_domain domain,
 }
 
 static INTO_HOOKS void
-whole_free(void *context, void *block, ep_domain domain, void (*whole)(void *, void *))
+slow_free(void *context, void *block, ep_domain domain, void (*slow)(void *, void *))
 {
     layer *own = context;
     bool records = is_recording(own);
@@ -469,7 +469,7 @@ whole_free(void *context, void *block, ep_domain domain, void (*whole)(void *, v
     ep_log *log = block != NULL ? enter(records, EP_KIND_FREE, domain) : NULL;
     if (log == NULL) {
         if (is_in_own_code(records)) {
-            own_free(ep_log_current, own, block, domain, whole);
+            own_free(ep_log_current, own, block, domain, slow);
             return;
         }
         (void)unlist_inner(domain, block, NULL);
@@ -496,7 +496,7 @@ whole_free(void *context, void *block, ep_domain domain, void (*whole)(void *, v
 
 /* ---- Hooks, the fast halves ------------------------------------------------------------------ */
 
-/* The usual cases. All others go to the whole hook before anything is changed.
+/* The usual cases. All others go to the slow hook before anything is changed.
  *
  * The clock is read last. On some processors the code that follows waits for it (12 to 15 ns), but the
  * loads before it continue meanwhile, such as the chain that ends with the site. The site of a new block
@@ -510,7 +510,7 @@ is_plain(const layer *own)
            EP_LIKELY(ep_log_current != NULL) && ep_clock_is_counter();
 }
 
-static WHOLE uint32_t
+static SLOW_HALF uint32_t
 find_site(ep_log *log, ep_frame *frame)
 {
     uint32_t site = ep_block_site_find_recent(&log->recent, ep_frame_instruction(frame));
@@ -552,19 +552,19 @@ put_block_now(ep_log *log, ep_kind kind, size_t size, void *block, uint32_t site
 }
 
 static INTO_HOOKS void *
-fast_malloc(layer *own, size_t size, ep_domain domain, void *(*whole)(void *, size_t))
+fast_malloc(layer *own, size_t size, ep_domain domain, void *(*slow)(void *, size_t))
 {
     ep_log *log = ep_log_current;
     if (log->busy) {
         if (EP_UNLIKELY(ep_py_lists_own_blocks(log))) {
             return own_malloc(log, own, size, domain);
         }
-        return domain == EP_DOMAIN_RAW && ep_inner_is(log, size) ? whole(own, size)
+        return domain == EP_DOMAIN_RAW && ep_inner_is(log, size) ? slow(own, size)
                                                                  : own->below.malloc(own->below.ctx, size);
     }
     uint32_t site = site_now(log);
     if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
-        return whole(own, size);
+        return slow(own, size);
     }
     log->busy = EP_BUSY_IN(domain);
     note_asked_first(log, domain, size);
@@ -578,7 +578,7 @@ fast_malloc(layer *own, size_t size, ep_domain domain, void *(*whole)(void *, si
 
 static INTO_HOOKS void *
 fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
-            void *(*whole)(void *, size_t, size_t))
+            void *(*slow)(void *, size_t, size_t))
 {
     ep_log *log = ep_log_current;
     if (log->busy) {
@@ -586,12 +586,12 @@ fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
             return own_calloc(log, own, count, size, domain);
         }
         return domain == EP_DOMAIN_RAW && ep_inner_is(log, count * size)
-                   ? whole(own, count, size)
+                   ? slow(own, count, size)
                    : own->below.calloc(own->below.ctx, count, size);
     }
     uint32_t site = site_now(log);
     if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
-        return whole(own, count, size);
+        return slow(own, count, size);
     }
     log->busy = EP_BUSY_IN(domain);
     note_asked_first(log, domain, count * size);
@@ -603,23 +603,23 @@ fast_calloc(layer *own, size_t count, size_t size, ep_domain domain,
     return block;
 }
 
-/* Not while blocks may be our own or the mechanism's: the whole hook knows. */
+/* Not while blocks may be our own or the mechanism's: the slow hook knows. */
 static INTO_HOOKS void *
 fast_realloc(layer *own, void *old, size_t size, ep_domain domain,
-             void *(*whole)(void *, void *, size_t))
+             void *(*slow)(void *, void *, size_t))
 {
     ep_log *log = ep_log_current;
     if (log->busy) {
         if (EP_UNLIKELY(ep_py_lists_own_blocks(log))) {
-            return own_realloc(log, own, old, size, domain, whole);
+            return own_realloc(log, own, old, size, domain, slow);
         }
         return domain == EP_DOMAIN_RAW && ep_inner_is(log, size)
-                   ? whole(own, old, size)
+                   ? slow(own, old, size)
                    : own->below.realloc(own->below.ctx, old, size);
     }
     uint32_t site = site_now(log);
     if (EP_UNLIKELY(site > EP_ALLOC_SITE_MAX)) {
-        return whole(own, old, size);
+        return slow(own, old, size);
     }
     log->busy = EP_BUSY_IN(domain);
     note_asked_first(log, domain, size);
@@ -639,12 +639,12 @@ fast_realloc(layer *own, void *old, size_t size, ep_domain domain,
 }
 
 static INTO_HOOKS void
-fast_free(layer *own, void *block, ep_domain domain, void (*whole)(void *, void *))
+fast_free(layer *own, void *block, ep_domain domain, void (*slow)(void *, void *))
 {
     ep_log *log = ep_log_current;
     if (log->busy) {
         if (EP_UNLIKELY(ep_py_lists_own_blocks(log))) {
-            own_free(log, own, block, domain, whole);
+            own_free(log, own, block, domain, slow);
         } else {
             own->below.free(own->below.ctx, block);
         }
@@ -660,58 +660,58 @@ fast_free(layer *own, void *block, ep_domain domain, void (*whole)(void *, void 
     log->busy = 0;
 }
 
-#define HOOKS(name, DOMAIN)                                                                       \
-    static WHOLE void *name##_malloc_whole(void *context, size_t size)                            \
-    {                                                                                             \
-        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
-        void *block = whole_malloc(context, size, DOMAIN);                                        \
-        leave_counting(counting, size, block);                                                    \
-        return block;                                                                             \
-    }                                                                                             \
-    static WHOLE void *name##_calloc_whole(void *context, size_t count, size_t size)              \
-    {                                                                                             \
-        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
-        void *block = whole_calloc(context, count, size, DOMAIN);                                 \
-        leave_counting(counting, count * size, block);                                            \
-        return block;                                                                             \
-    }                                                                                             \
-    static WHOLE void *name##_realloc_whole(void *context, void *old, size_t size)                \
-    {                                                                                             \
-        ep_count_thread *counting = enter_counting(context, DOMAIN);                              \
-        void *block = whole_realloc(context, old, size, DOMAIN, name##_realloc_whole);            \
-        leave_counting(counting, size, block);                                                    \
-        return block;                                                                             \
-    }                                                                                             \
-    static WHOLE void name##_free_whole(void *context, void *block)                               \
-    {                                                                                             \
-        count_free(context);                                                                      \
-        whole_free(context, block, DOMAIN, name##_free_whole);                                    \
-    }                                                                                             \
-    static void *name##_malloc(void *context, size_t size)                                        \
-    {                                                                                             \
-        return is_plain(context) ? fast_malloc(context, size, DOMAIN, name##_malloc_whole)        \
-                                 : name##_malloc_whole(context, size);                            \
-    }                                                                                             \
-    static void *name##_calloc(void *context, size_t count, size_t size)                          \
-    {                                                                                             \
-        return is_plain(context) ? fast_calloc(context, count, size, DOMAIN, name##_calloc_whole) \
-                                 : name##_calloc_whole(context, count, size);                     \
-    }                                                                                             \
-    static void *name##_realloc(void *context, void *old, size_t size)                            \
-    {                                                                                             \
-        return is_plain(context) && ep_omits() == 0 &&                                            \
-                       !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())                               \
-                   ? fast_realloc(context, old, size, DOMAIN, name##_realloc_whole)               \
-                   : name##_realloc_whole(context, old, size);                                    \
-    }                                                                                             \
-    static void name##_free(void *context, void *block)                                           \
-    {                                                                                             \
-        if (is_plain(context) && block != NULL && !ep_footprint_has_boxes() &&                    \
-            !stack_may_be_torn(DOMAIN) && !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())) {         \
-            fast_free(context, block, DOMAIN, name##_free_whole);                                 \
-        } else {                                                                                  \
-            name##_free_whole(context, block);                                                    \
-        }                                                                                         \
+#define HOOKS(name, DOMAIN)                                                                      \
+    static SLOW_HALF void *name##_malloc_slow(void *context, size_t size)                        \
+    {                                                                                            \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                             \
+        void *block = slow_malloc(context, size, DOMAIN);                                        \
+        leave_counting(counting, size, block);                                                   \
+        return block;                                                                            \
+    }                                                                                            \
+    static SLOW_HALF void *name##_calloc_slow(void *context, size_t count, size_t size)          \
+    {                                                                                            \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                             \
+        void *block = slow_calloc(context, count, size, DOMAIN);                                 \
+        leave_counting(counting, count * size, block);                                           \
+        return block;                                                                            \
+    }                                                                                            \
+    static SLOW_HALF void *name##_realloc_slow(void *context, void *old, size_t size)            \
+    {                                                                                            \
+        ep_count_thread *counting = enter_counting(context, DOMAIN);                             \
+        void *block = slow_realloc(context, old, size, DOMAIN, name##_realloc_slow);             \
+        leave_counting(counting, size, block);                                                   \
+        return block;                                                                            \
+    }                                                                                            \
+    static SLOW_HALF void name##_free_slow(void *context, void *block)                           \
+    {                                                                                            \
+        count_free(context);                                                                     \
+        slow_free(context, block, DOMAIN, name##_free_slow);                                     \
+    }                                                                                            \
+    static void *name##_malloc(void *context, size_t size)                                       \
+    {                                                                                            \
+        return is_plain(context) ? fast_malloc(context, size, DOMAIN, name##_malloc_slow)        \
+                                 : name##_malloc_slow(context, size);                            \
+    }                                                                                            \
+    static void *name##_calloc(void *context, size_t count, size_t size)                         \
+    {                                                                                            \
+        return is_plain(context) ? fast_calloc(context, count, size, DOMAIN, name##_calloc_slow) \
+                                 : name##_calloc_slow(context, count, size);                     \
+    }                                                                                            \
+    static void *name##_realloc(void *context, void *old, size_t size)                           \
+    {                                                                                            \
+        return is_plain(context) && ep_omits() == 0 &&                                           \
+                       !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())                              \
+                   ? fast_realloc(context, old, size, DOMAIN, name##_realloc_slow)               \
+                   : name##_realloc_slow(context, old, size);                                    \
+    }                                                                                            \
+    static void name##_free(void *context, void *block)                                          \
+    {                                                                                            \
+        if (is_plain(context) && block != NULL && !ep_footprint_has_boxes() &&                   \
+            !stack_may_be_torn(DOMAIN) && !(DOMAIN == EP_DOMAIN_RAW && ep_inner_any())) {        \
+            fast_free(context, block, DOMAIN, name##_free_slow);                                 \
+        } else {                                                                                 \
+            name##_free_slow(context, block);                                                    \
+        }                                                                                        \
     }
 
 HOOKS(raw, EP_DOMAIN_RAW)

@@ -1,4 +1,4 @@
-/* The whole way of an event to the counters. The usual cases are handled by the fast halves in
+/* The slow way of an event to the counters. The usual cases are handled by the fast halves in
  * count_calls.h. */
 #include "count_calls.h"
 
@@ -238,7 +238,7 @@ name_of_callee(ep_count_thread *thread, PyObject *callable)
 }
 
 /* For a function whose place in the thread's table another function took, which happens in programs with
- * thousands of functions. False: the whole callback must handle it. */
+ * thousands of functions. False: the slow callback must handle it. */
 static inline bool
 open_again(ep_count_thread *thread, PyCodeObject *code, bool is_slice)
 {

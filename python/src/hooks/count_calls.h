@@ -8,8 +8,10 @@
 #include "count.h"
 #include "intern.h"
 
-/* ---- The fast halves: for the usual cases, if the thread is ep_count_is_fast(). False: to
- * the whole, which begins anew. --------------------------------------------------------------- */
+/* ---- The fast halves --------------------------------------------------------------------------- */
+
+/* For the usual cases, if the thread is ep_count_is_fast(). False: the slow half must handle the event; it
+ * begins anew. */
 
 /* HOT. `known`: the function's entry, which stays valid; `key`: what the event of its end will pass. */
 static inline bool
@@ -42,7 +44,7 @@ ep_py_count_close_fast(ep_count_thread *thread, uintptr_t key)
     return true;
 }
 
-/* HOT. The key of a callable in ep_count_known; 0: the whole callback must look. */
+/* HOT. The key of a callable in ep_count_known; 0: the slow callback must look. */
 static inline uintptr_t
 ep_py_count_known_of(PyObject *callable)
 {
@@ -60,7 +62,7 @@ ep_py_count_known_of(PyObject *callable)
     return 0;
 }
 
-/* ---- The whole -------------------------------------------------------------------------------- */
+/* ---- The slow way -------------------------------------------------------------------------------- */
 
 /* Whether running counters want such events. */
 typedef enum ep_py_count_wish {

@@ -20,7 +20,7 @@ switch_off(void)
 /* ---- Callbacks: args: code, offset, ... ------------------------------------------------------- */
 
 #define INTO_CALLBACK inline __attribute__((always_inline))
-#define WHOLE __attribute__((noinline))
+#define SLOW_HALF __attribute__((noinline))
 
 /* What the interpreter allocated for this event: as in source_monitoring.c. */
 static INTO_CALLBACK void
@@ -44,7 +44,7 @@ take_back_own(ep_count_thread *thread, PyObject *code, PyObject *offset)
 
 /* Of a thread that may not be fast. */
 static void
-take_back_own_whole(PyObject *code, PyObject *offset)
+take_back_own_slow(PyObject *code, PyObject *offset)
 {
     ep_count_thread *thread = ep_count_current;
     if (thread != NULL && thread->generation == ep_count_now_generation() && thread->calling == 0) {
@@ -52,10 +52,10 @@ take_back_own_whole(PyObject *code, PyObject *offset)
     }
 }
 
-static WHOLE PyObject *
-open_whole(PyObject *const *args, bool is_slice, bool has_place)
+static SLOW_HALF PyObject *
+open_slow(PyObject *const *args, bool is_slice, bool has_place)
 {
-    take_back_own_whole(args[0], args[1]);
+    take_back_own_slow(args[0], args[1]);
     if (EP_LIKELY(PyCode_Check(args[0])) &&
         ep_py_count_open((PyCodeObject *)args[0], is_slice) == EP_PY_COUNT_NEVER && has_place) {
         return switch_off();
@@ -63,10 +63,10 @@ open_whole(PyObject *const *args, bool is_slice, bool has_place)
     Py_RETURN_NONE;
 }
 
-static WHOLE PyObject *
-close_whole(PyObject *const *args, bool has_place)
+static SLOW_HALF PyObject *
+close_slow(PyObject *const *args, bool has_place)
 {
-    take_back_own_whole(args[0], args[1]);
+    take_back_own_slow(args[0], args[1]);
     if (EP_LIKELY(PyCode_Check(args[0])) &&
         ep_py_count_close((PyCodeObject *)args[0]) == EP_PY_COUNT_NEVER && has_place) {
         return switch_off();
@@ -74,10 +74,10 @@ close_whole(PyObject *const *args, bool has_place)
     Py_RETURN_NONE;
 }
 
-static WHOLE PyObject *
-call_whole(PyObject *const *args)
+static SLOW_HALF PyObject *
+call_slow(PyObject *const *args)
 {
-    take_back_own_whole(args[0], args[1]);
+    take_back_own_slow(args[0], args[1]);
     if (EP_LIKELY(PyCode_Check(args[0])) &&
         !ep_py_call_never_ends((PyCodeObject *)args[0], args[1], args[2]) &&
         ep_py_count_c_open((PyCodeObject *)args[0], args[2]) == EP_PY_COUNT_NEVER) {
@@ -86,10 +86,10 @@ call_whole(PyObject *const *args)
     Py_RETURN_NONE;
 }
 
-static WHOLE PyObject *
-c_close_whole(PyObject *const *args)
+static SLOW_HALF PyObject *
+c_close_slow(PyObject *const *args)
 {
-    take_back_own_whole(args[0], args[1]);
+    take_back_own_slow(args[0], args[1]);
     if (EP_LIKELY(PyCode_Check(args[0])) &&
         !ep_py_call_never_ends((PyCodeObject *)args[0], args[1], args[2])) {
         ep_py_count_c_close((PyCodeObject *)args[0], args[2]);
@@ -109,7 +109,7 @@ on_open(PyObject *const *args, bool is_slice, bool has_place)
             Py_RETURN_NONE;
         }
     }
-    return open_whole(args, is_slice, has_place);
+    return open_slow(args, is_slice, has_place);
 }
 
 static INTO_CALLBACK PyObject *
@@ -122,7 +122,7 @@ on_close(PyObject *const *args, bool has_place)
             Py_RETURN_NONE;
         }
     }
-    return close_whole(args, has_place);
+    return close_slow(args, has_place);
 }
 
 static INTO_CALLBACK PyObject *
@@ -143,7 +143,7 @@ on_call(PyObject *const *args)
             Py_RETURN_NONE;
         }
     }
-    return call_whole(args);
+    return call_slow(args);
 }
 
 static INTO_CALLBACK PyObject *
@@ -156,7 +156,7 @@ on_c_close(PyObject *const *args)
             Py_RETURN_NONE;
         }
     }
-    return c_close_whole(args);
+    return c_close_slow(args);
 }
 
 #define CALLBACK(name, ...)                                                                     \

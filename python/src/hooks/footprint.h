@@ -59,7 +59,7 @@ ep_footprint_take(ep_log *log, uintptr_t address)
     return true;
 }
 
-/* The same for a block that lives as long as a call: makes room in the table. Threads may overwrite each
+/* Takes back a block that lives as long as a call: makes room in the table. Threads may overwrite each
  * other's entries here; each lost entry becomes one unknown free. */
 static inline bool
 ep_footprint_take_lasting(ep_log *log, uintptr_t address)

@@ -3,14 +3,14 @@
 #ifndef EP_MONITORING_FAST_H
 #define EP_MONITORING_FAST_H
 
-#include "monitoring_whole.h"
+#include "monitoring_slow.h"
 
 #if EP_HAS_MONITORING
 
 /* ---- Callbacks, the fast halves -------------------------------------------------------------- */
 
 /* These handle all events but the first of a function. They call no function, so no register is saved on
- * the stack: 9 to 25 instructions of 80 to 110 less. Unusual cases go to the whole callback, which
+ * the stack: 9 to 25 instructions of 80 to 110 less. Unusual cases go to the slow callback, which
  * begins anew. It may do so because the fast half changes nothing before it writes the record. (A record
  * that was taken back is gone, and is not found twice.) */
 
@@ -50,26 +50,26 @@ take_back_own_fast(ep_log *log, PyCodeObject *code, PyObject *offset, bool block
 }
 
 /* Not among what the thread found last. */
-static EP_WHOLE PyObject *
-open_by_table(ep_log *log, uintptr_t callee, uintptr_t instruction, ep_kind kind,
-              PyObject *const *args)
+static EP_SLOW_HALF PyObject *
+open_lookup_slow(ep_log *log, uintptr_t callee, uintptr_t instruction, ep_kind kind,
+                 PyObject *const *args)
 {
     uint32_t site = ep_call_site_find_recent(&log->recent, callee, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return kind == EP_KIND_C_CALL ? call_whole(args, kind, false)
-                                      : open_whole(args, kind, false);
+        return kind == EP_KIND_C_CALL ? call_slow(args, kind, false)
+                                      : open_slow(args, kind, false);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
-close_by_table(ep_log *log, uintptr_t callee, ep_kind kind, PyObject *const *args)
+static EP_SLOW_HALF PyObject *
+close_lookup_slow(ep_log *log, uintptr_t callee, ep_kind kind, PyObject *const *args)
 {
     uint32_t name = ep_name_find_recent(&log->recent, callee);
     if (EP_UNLIKELY(name == 0)) {
-        return kind == EP_KIND_C_RETURN ? c_close_whole(args, kind, false)
-                                        : close_whole(args, kind, false);
+        return kind == EP_KIND_C_RETURN ? c_close_slow(args, kind, false)
+                                        : close_slow(args, kind, false);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, name);
     Py_RETURN_NONE;
@@ -80,20 +80,20 @@ open_at_once(ep_log *log, PyObject *const *args, ep_kind kind, bool blocks)
 {
     PyCodeObject *code = (PyCodeObject *)args[0];
     if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1], blocks))) {
-        return open_whole(args, kind, false);
+        return open_slow(args, kind, false);
     }
     ep_frame *frame = ep_frame_of_program(ep_frame_current(ep_thread_state_unasked()));
     ep_frame *caller = EP_LIKELY(frame != NULL) ? ep_frame_previous(frame) : NULL;
     uintptr_t instruction = EP_LIKELY(caller != NULL) ? ep_frame_instruction(caller) : 0;
     uint32_t site = ep_call_site_recent(&log->recent, (uintptr_t)code, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return open_by_table(log, (uintptr_t)code, instruction, kind, args);
+        return open_lookup_slow(log, (uintptr_t)code, instruction, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
+static EP_SLOW_HALF PyObject *
 open_labelled(PyObject *const *args, ep_kind kind, bool blocks)
 {
     return open_at_once(labelled_log(true), args, kind, blocks);
@@ -112,7 +112,7 @@ close_at_once(ep_log *log, PyObject *const *args, ep_kind kind, bool blocks)
 {
     PyCodeObject *code = (PyCodeObject *)args[0];
     if (EP_UNLIKELY(log == NULL || !take_back_own_fast(log, code, args[1], blocks))) {
-        return close_whole(args, kind, false);
+        return close_slow(args, kind, false);
     }
     if (kind == EP_KIND_UNWIND &&
         ep_py_begin_was_not_reported(
@@ -121,13 +121,13 @@ close_at_once(ep_log *log, PyObject *const *args, ep_kind kind, bool blocks)
     }
     uint32_t name = ep_name_recent(&log->recent, (uintptr_t)code);
     if (EP_UNLIKELY(name == 0)) {
-        return close_by_table(log, (uintptr_t)code, kind, args);
+        return close_lookup_slow(log, (uintptr_t)code, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, name);
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
+static EP_SLOW_HALF PyObject *
 close_labelled(PyObject *const *args, ep_kind kind, bool blocks)
 {
     return close_at_once(labelled_log(false), args, kind, blocks);
@@ -167,18 +167,18 @@ call_at_once(ep_log *log, ep_callee callee, PyObject *const *args, ep_kind kind,
     PyCodeObject *code = (PyCodeObject *)args[0];
     if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) ||
                     !take_back_own_fast(log, code, args[1], blocks))) {
-        return call_whole(args, kind, false);
+        return call_slow(args, kind, false);
     }
     uintptr_t instruction = (uintptr_t)ep_code_start(code) + (uintptr_t)ep_small_int(args[1]);
     uint32_t site = ep_call_site_recent(&log->recent, callee.key, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return open_by_table(log, callee.key, instruction, kind, args);
+        return open_lookup_slow(log, callee.key, instruction, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
+static EP_SLOW_HALF PyObject *
 call_labelled(PyObject *const *args, ep_kind kind, bool blocks)
 {
     ep_callee callee = fast_callee(args[2]);
@@ -203,18 +203,18 @@ c_close_at_once(ep_log *log, ep_callee callee, PyObject *const *args, ep_kind ki
     PyCodeObject *code = (PyCodeObject *)args[0];
     if (EP_UNLIKELY(log == NULL || !PyCode_Check(code) || log->own_calls != 0 ||
                     !take_back_own_fast(log, code, args[1], blocks))) {
-        return c_close_whole(args, kind, false);
+        return c_close_slow(args, kind, false);
     }
     uint32_t name =
         callee.name != 0 ? callee.name : ep_name_recent(&log->recent, callee.key);
     if (EP_UNLIKELY(name == 0)) {
-        return close_by_table(log, callee.key, kind, args);
+        return close_lookup_slow(log, callee.key, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, name);
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
+static EP_SLOW_HALF PyObject *
 c_close_labelled(PyObject *const *args, ep_kind kind, bool blocks)
 {
     ep_callee callee = fast_callee(args[2]);
@@ -231,19 +231,19 @@ on_c_close(PyObject *const *args, ep_kind kind, bool blocks)
 }
 
 /* Not among what the thread found last. */
-static EP_WHOLE PyObject *
-place_by_table(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *const *args)
+static EP_SLOW_HALF PyObject *
+place_lookup_slow(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *const *args)
 {
     uint32_t site = ep_block_site_find_recent(&log->recent, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return line_whole(args, kind, false);
+        return line_slow(args, kind, false);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
 /* Beside recorded blocks: what is taken back takes calls. */
-static EP_WHOLE PyObject *
+static EP_SLOW_HALF PyObject *
 line_beside_blocks(ep_log *log, PyObject *const *args, ep_kind kind)
 {
     if (EP_UNLIKELY(!PyCode_Check(args[0]))) {
@@ -253,7 +253,7 @@ line_beside_blocks(ep_log *log, PyObject *const *args, ep_kind kind)
     uintptr_t instruction = ep_frame_instruction(ep_frame_current(ep_thread_state_unasked()));
     uint32_t site = ep_block_site_recent(&log->recent, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return place_by_table(log, instruction, kind, args);
+        return place_lookup_slow(log, instruction, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
@@ -264,7 +264,7 @@ on_line_begun(PyObject *const *args, ep_kind kind)
 {
     ep_log *log = fast_log();
     if (EP_UNLIKELY(log == NULL)) {
-        return line_whole(args, kind, false);
+        return line_slow(args, kind, false);
     }
     if (ep_footprint_active()) {
         return line_beside_blocks(log, args, kind);
@@ -273,31 +273,31 @@ on_line_begun(PyObject *const *args, ep_kind kind)
     uintptr_t instruction = ep_frame_instruction(ep_frame_current(ep_thread_state_unasked()));
     uint32_t site = ep_block_site_recent(&log->recent, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return place_by_table(log, instruction, kind, args);
+        return place_lookup_slow(log, instruction, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
-opcode_by_table(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *const *args)
+static EP_SLOW_HALF PyObject *
+opcode_lookup_slow(ep_log *log, uintptr_t instruction, ep_kind kind, PyObject *const *args)
 {
     uint32_t site = ep_call_site_find_recent(&log->recent, EP_KEY_OPCODE, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return instruction_whole(args, kind, false);
+        return instruction_slow(args, kind, false);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
+static EP_SLOW_HALF PyObject *
 instruction_beside_blocks(ep_log *log, PyObject *const *args, ep_kind kind)
 {
     if (EP_UNLIKELY(!PyCode_Check(args[0]))) {
         Py_RETURN_NONE;
     }
     take_back_own(log, args[0], args[1]);
-    return opcode_by_table(log, instruction_at(args[0], args[1]), kind, args);
+    return opcode_lookup_slow(log, instruction_at(args[0], args[1]), kind, args);
 }
 
 static INTO_CALLBACK PyObject *
@@ -305,7 +305,7 @@ on_instruction_begun(PyObject *const *args, ep_kind kind)
 {
     ep_log *log = fast_log();
     if (EP_UNLIKELY(log == NULL)) {
-        return instruction_whole(args, kind, false);
+        return instruction_slow(args, kind, false);
     }
     if (ep_footprint_active()) {
         return instruction_beside_blocks(log, args, kind);
@@ -313,7 +313,7 @@ on_instruction_begun(PyObject *const *args, ep_kind kind)
     uintptr_t instruction = instruction_at(args[0], args[1]);
     uint32_t site = ep_call_site_recent(&log->recent, EP_KEY_OPCODE, instruction);
     if (EP_UNLIKELY(site == 0)) {
-        return opcode_by_table(log, instruction, kind, args);
+        return opcode_lookup_slow(log, instruction, kind, args);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, site);
     Py_RETURN_NONE;

@@ -335,7 +335,7 @@ mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
     return map(at, bytes, protection, flags, file, offset, CALLER);
 }
 
-/* The same as mmap(): off_t has 64 bits on all systems that the shim is built for. */
+/* Like mmap(): off_t has 64 bits on all systems that the shim is built for. */
 EXPORT void *
 mmap64(void *at, size_t bytes, int protection, int flags, int file, off_t offset)
 {

@@ -22,7 +22,7 @@
 #define CALLBACK(name, handler, ...) CALLBACK_BY(name, handler(args, __VA_ARGS__))
 /* Twice: while blocks are recorded, and without the registers that their part takes. */
 #define FAST_CALLBACK(name, handler, kind)                                                     \
-    static EP_WHOLE PyObject *name##_among_blocks(PyObject *const *args)                       \
+    static EP_SLOW_HALF PyObject *name##_among_blocks(PyObject *const *args)                   \
     {                                                                                          \
         return handler(args, kind, true);                                                      \
     }                                                                                          \
@@ -33,41 +33,41 @@
     CALLBACK_BY(name, name##_fast(args))
 FAST_CALLBACK(on_start, on_open, EP_KIND_CALL)
 FAST_CALLBACK(on_resume, on_open, EP_KIND_RESUME)
-CALLBACK(on_throw, open_whole, EP_KIND_THROW, false)
+CALLBACK(on_throw, open_slow, EP_KIND_THROW, false)
 FAST_CALLBACK(on_return, on_close, EP_KIND_RETURN)
 FAST_CALLBACK(on_yield, on_close, EP_KIND_YIELD)
 FAST_CALLBACK(on_unwind, on_close, EP_KIND_UNWIND)
 FAST_CALLBACK(on_c_call, on_call, EP_KIND_C_CALL)
 FAST_CALLBACK(on_c_return, on_c_close, EP_KIND_C_RETURN)
-CALLBACK(on_c_raise, c_close_whole, EP_KIND_C_EXCEPTION, false)
+CALLBACK(on_c_raise, c_close_slow, EP_KIND_C_EXCEPTION, false)
 
 CALLBACK(on_line, on_line_begun, EP_KIND_LINE)
 CALLBACK(on_instruction, on_instruction_begun, EP_KIND_INSTRUCTION)
-CALLBACK(on_branch, jump_whole, EP_KIND_BRANCH, false)
-CALLBACK(on_jump, jump_whole, EP_KIND_JUMP, false)
-CALLBACK(on_raise, exception_whole, EP_KIND_RAISE, false)
-CALLBACK(on_reraise, exception_whole, EP_KIND_RERAISE, false)
-CALLBACK(on_handled, exception_whole, EP_KIND_HANDLED, false)
-CALLBACK(on_stop_iteration, exception_whole, EP_KIND_STOP_ITERATION, false)
+CALLBACK(on_branch, jump_slow, EP_KIND_BRANCH, false)
+CALLBACK(on_jump, jump_slow, EP_KIND_JUMP, false)
+CALLBACK(on_raise, exception_slow, EP_KIND_RAISE, false)
+CALLBACK(on_reraise, exception_slow, EP_KIND_RERAISE, false)
+CALLBACK(on_handled, exception_slow, EP_KIND_HANDLED, false)
+CALLBACK(on_stop_iteration, exception_slow, EP_KIND_STOP_ITERATION, false)
 
-CALLBACK(on_start_gated, open_whole, EP_KIND_CALL, true)
-CALLBACK(on_resume_gated, open_whole, EP_KIND_RESUME, true)
-CALLBACK(on_throw_gated, open_whole, EP_KIND_THROW, true)
-CALLBACK(on_return_gated, close_whole, EP_KIND_RETURN, true)
-CALLBACK(on_yield_gated, close_whole, EP_KIND_YIELD, true)
-CALLBACK(on_unwind_gated, close_whole, EP_KIND_UNWIND, true)
-CALLBACK(on_c_call_gated, call_whole, EP_KIND_C_CALL, true)
-CALLBACK(on_c_return_gated, c_close_whole, EP_KIND_C_RETURN, true)
-CALLBACK(on_c_raise_gated, c_close_whole, EP_KIND_C_EXCEPTION, true)
+CALLBACK(on_start_gated, open_slow, EP_KIND_CALL, true)
+CALLBACK(on_resume_gated, open_slow, EP_KIND_RESUME, true)
+CALLBACK(on_throw_gated, open_slow, EP_KIND_THROW, true)
+CALLBACK(on_return_gated, close_slow, EP_KIND_RETURN, true)
+CALLBACK(on_yield_gated, close_slow, EP_KIND_YIELD, true)
+CALLBACK(on_unwind_gated, close_slow, EP_KIND_UNWIND, true)
+CALLBACK(on_c_call_gated, call_slow, EP_KIND_C_CALL, true)
+CALLBACK(on_c_return_gated, c_close_slow, EP_KIND_C_RETURN, true)
+CALLBACK(on_c_raise_gated, c_close_slow, EP_KIND_C_EXCEPTION, true)
 
-CALLBACK(on_line_gated, line_whole, EP_KIND_LINE, true)
-CALLBACK(on_instruction_gated, instruction_whole, EP_KIND_INSTRUCTION, true)
-CALLBACK(on_branch_gated, jump_whole, EP_KIND_BRANCH, true)
-CALLBACK(on_jump_gated, jump_whole, EP_KIND_JUMP, true)
-CALLBACK(on_raise_gated, exception_whole, EP_KIND_RAISE, true)
-CALLBACK(on_reraise_gated, exception_whole, EP_KIND_RERAISE, true)
-CALLBACK(on_handled_gated, exception_whole, EP_KIND_HANDLED, true)
-CALLBACK(on_stop_iteration_gated, exception_whole, EP_KIND_STOP_ITERATION, true)
+CALLBACK(on_line_gated, line_slow, EP_KIND_LINE, true)
+CALLBACK(on_instruction_gated, instruction_slow, EP_KIND_INSTRUCTION, true)
+CALLBACK(on_branch_gated, jump_slow, EP_KIND_BRANCH, true)
+CALLBACK(on_jump_gated, jump_slow, EP_KIND_JUMP, true)
+CALLBACK(on_raise_gated, exception_slow, EP_KIND_RAISE, true)
+CALLBACK(on_reraise_gated, exception_slow, EP_KIND_RERAISE, true)
+CALLBACK(on_handled_gated, exception_slow, EP_KIND_HANDLED, true)
+CALLBACK(on_stop_iteration_gated, exception_slow, EP_KIND_STOP_ITERATION, true)
 
 /* Bit numbers moved in 3.14: events go by name. */
 static const struct event {

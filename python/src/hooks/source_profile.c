@@ -66,7 +66,7 @@ is_on_stack(const ep_frame *frame, PyCodeObject *code, PyObject *object)
 }
 
 static EP_COLD bool
-never_ends_whole(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
+never_ends_slow(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
 {
     return ep_py_is_spread_call(code, ep_frame_offset(frame)) && !is_on_stack(frame, code, callable);
 }
@@ -78,7 +78,7 @@ static inline bool
 never_ends(const ep_frame *frame, PyCodeObject *code, PyObject *callable)
 {
 #if EP_CALL_MAY_NEVER_END
-    return !surely_ends(frame) && never_ends_whole(frame, code, callable);
+    return !surely_ends(frame) && never_ends_slow(frame, code, callable);
 #else
     (void)frame;
     (void)code;
@@ -141,7 +141,7 @@ take_back_counted(ep_count_thread *thread, PyFrameObject *frame, PyCodeObject *c
 /* For counters. The key is the builtin's definition, because the interpreter makes bound builtins for
  * the event. */
 static EP_WITH_FILTERS int
-count_event_whole(PyFrameObject *frame_object, int what, PyObject *argument)
+count_event_slow(PyFrameObject *frame_object, int what, PyObject *argument)
 {
     ep_frame *frame = ep_frame_of_object(frame_object);
     PyCodeObject *code = ep_frame_code(frame);
@@ -179,14 +179,14 @@ count_event_whole(PyFrameObject *frame_object, int what, PyObject *argument)
     return 0;
 }
 
-/* HOT. The fast half of count_event_whole(). It calls no function, so no register is saved on the stack. */
+/* HOT. The fast half of count_event_slow(). It calls no function, so no register is saved on the stack. */
 static EP_WITH_FILTERS int
 count_event(PyFrameObject *frame_object, int what, PyObject *argument)
 {
     ep_count_thread *thread = ep_count_current;
     if (EP_UNLIKELY(!ep_count_is_fast(thread)) || thread->blocks[0].address != 0 ||
         EP_UNLIKELY(!counts_calls || !counts_c_calls)) {
-        return count_event_whole(frame_object, what, argument);
+        return count_event_slow(frame_object, what, argument);
     }
     ep_frame *frame = ep_frame_of_object(frame_object);
     uintptr_t code = (uintptr_t)ep_frame_code(frame), known;
@@ -210,11 +210,11 @@ count_event(PyFrameObject *frame_object, int what, PyObject *argument)
         default:
             break;
     }
-    return EP_LIKELY(done) ? 0 : count_event_whole(frame_object, what, argument);
+    return EP_LIKELY(done) ? 0 : count_event_slow(frame_object, what, argument);
 }
 
 static EP_WITH_FILTERS int
-hook_whole(PyFrameObject *frame_object, int what, PyObject *argument)
+hook_slow(PyFrameObject *frame_object, int what, PyObject *argument)
 {
     if (EP_UNLIKELY(counts_calls || counts_c_calls)) {
         (void)count_event(frame_object, what, argument);
@@ -327,7 +327,7 @@ name_of(ep_log *log, uintptr_t callee)
 }
 
 /* The hook of every thread: the fast half, which calls no function. Unusual cases, filters, and
- * recordings of blocks go to the whole hook, which begins anew. */
+ * recordings of blocks go to the slow hook, which begins anew. */
 static int
 hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
 {
@@ -336,7 +336,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     if (EP_UNLIKELY(log == NULL || ep_py_todo(log) || !ep_clock_is_counter() || ep_footprint_active() ||
                     asks_more || log->own_calls != 0)) {
         return counts_alone ? count_event(frame_object, what, argument)
-                            : hook_whole(frame_object, what, argument);
+                            : hook_slow(frame_object, what, argument);
     }
     ep_frame *frame = ep_frame_of_object(frame_object);
     PyCodeObject *code = ep_frame_code(frame);
@@ -381,7 +381,7 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
             break;
     }
     if (EP_UNLIKELY(id == 0)) {
-        return hook_whole(frame_object, what, argument);
+        return hook_slow(frame_object, what, argument);
     }
     ep_log_put_at(log, ep_clock_counter_halves(), kind, id);
     return 0;

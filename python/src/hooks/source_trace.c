@@ -170,7 +170,7 @@ put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t id)
 }
 
 static __attribute__((noinline)) void
-record_whole(PyFrameObject *frame_object, int what, PyObject *argument)
+record_slow(PyFrameObject *frame_object, int what, PyObject *argument)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(what == PyTrace_CALL     ? EP_KIND_CALL
@@ -288,7 +288,7 @@ hook(PyObject *self, PyFrameObject *frame, int what, PyObject *argument)
         return 0;
     }
     if (EP_UNLIKELY(!record_fast(frame, what))) {
-        record_whole(frame, what, argument);
+        record_slow(frame, what, argument);
     }
     return EP_LIKELY(self == hook_object) ? 0 : pass_on(self, frame, what, argument);
 }

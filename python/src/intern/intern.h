@@ -147,7 +147,7 @@ bool ep_py_is_own_code(PyCodeObject *code);
 
 /* The name of the function that runs in a frame, its text with it. */
 uint32_t ep_py_frame_name(ep_frame *frame);
-/* The same in an allocator hook: the name's text may stay pending. */
+/* Like ep_py_frame_name(), in an allocator hook: the name's text may stay pending. */
 uint32_t ep_py_frame_name_quietly(ep_frame *frame);
 /* Gives a pending name of an allocator hook its text, if that can be found now. */
 void ep_py_describe_code(PyCodeObject *code, uint32_t name);
@@ -199,7 +199,7 @@ ep_py_opcode_site(PyCodeObject *code, uintptr_t instruction)
     return EP_LIKELY(id != 0) ? id : ep_py_opcode_site_slow(code, instruction);
 }
 
-/* The same if frames cannot be read: only the line is known. */
+/* Like ep_py_opcode_site(), if frames cannot be read: only the line is known. */
 EP_COLD uint32_t ep_py_line_site(PyCodeObject *code, int line);
 
 /* Of an exception of `type` at a place in `code`, which is running. */

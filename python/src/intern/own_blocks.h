@@ -16,16 +16,16 @@
 uint32_t ep_py_enter_own(void);
 void ep_py_leave_own(uint32_t busy);
 
-/* The same for code that only frees our own blocks, and leaves none that other code frees: nothing is
- * listed, and nothing is recorded. */
+/* Like ep_py_enter_own(), for code that only frees our own blocks, and leaves none that other code frees:
+ * nothing is listed, and nothing is recorded. */
 uint32_t ep_py_enter_ours(void);
 
 /* For Python code outside of our package that the calling thread runs for us, not for the program: from
  * here on its calls and blocks are not recorded, but frees of the program's blocks are. False if nested or
  * without memory; then nothing has changed. */
 EP_COLD bool ep_py_mute(void);
-/* The same, but objects, and blocks of the interpreter's allocators and of NumPy, are recorded, without a
- * line. For much code that runs while the program's threads run. */
+/* Like ep_py_mute(), but objects, and blocks of the interpreter's allocators and of NumPy, are recorded,
+ * without a line. For much code that runs while the program's threads run. */
 EP_COLD bool ep_py_mute_calls(void);
 /* Ends ep_py_mute() or ep_py_mute_calls(). */
 EP_COLD void ep_py_unmute(void);

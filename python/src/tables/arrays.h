@@ -12,7 +12,7 @@ PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_type ty
 /* A fresh array. *data: view into it. Returns: new. */
 PyObject *ep_py_array(size_t count, ep_type type, void **data);
 
-/* The same, of zeros. A large one costs memory only where it is written. */
+/* Like ep_py_array(), of zeros. A large one costs memory only where it is written. */
 PyObject *ep_py_array_zeroed(size_t count, ep_type type, void **data);
 
 /* An array of memory from ep_array_new(). steals memory. Returns: new. Fails: NULL, memory freed. */

@@ -1,4 +1,4 @@
-/* Rows with what their partners say; the contract is in rows.h. */
+/* Adds to each closing row what only its opening row knows; the contract is in rows.h. */
 #include "rows.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * must not be this one. It runs no Python, and blocks all signals but SIGBUS (guard.h). It is joined before
  * a fork: os.fork() counts the process's threads right afterwards, and would warn the user about this
  * thread. */
-#ifndef EP_AHEAD_H
-#define EP_AHEAD_H
+#ifndef EP_PREFAULT_H
+#define EP_PREFAULT_H
 
 #include <pthread.h>
 
@@ -16,43 +16,43 @@
 typedef struct ep_file ep_file;
 
 /* The largest size of the chunks that are ready or being made. */
-#define EP_AHEAD_BYTES (4 * EP_CHUNK_BYTES)
+#define EP_PREFAULT_BYTES (4 * EP_CHUNK_BYTES)
 
 /* A touched mapping of EP_CHUNK_BYTES, or NULL if none is ready. Either way more are made ready
  * from now on, by a thread that is started if need be. Returns: new (ep_os_unmap). */
-void *ep_ahead_take(void);
+void *ep_prefault_take(void);
 
 /* Cleared by tests that make requests fail (fault.h): the thread could meet the failure that is meant for
  * the writer. */
-extern bool ep_ahead_may_sample;
+extern bool ep_prefault_may_sample;
 
 /* Whether the resident set is sampled from now on. Under the engine's lock. */
-void ep_ahead_sample(bool wanted);
+void ep_prefault_sample(bool wanted);
 
 /* Continues to sample, if that is wanted, after the thread was ended (a fork, a pause, a file that was
  * replaced). Under the engine's lock, in cold paths. */
-void ep_ahead_go_on(void);
+void ep_prefault_go_on(void);
 
 /* The kernel's id of the thread; 0: there is none, or it has just been started. */
-uint64_t ep_ahead_thread_id(void);
+uint64_t ep_prefault_thread_id(void);
 
 /* Ends the thread, and frees the ready chunks. */
-void ep_ahead_stop(void);
+void ep_prefault_stop(void);
 
-/* Ends the thread and keeps the ready chunks. ep_ahead_take() and ep_ahead_go_on() start it again. */
-void ep_ahead_pause(void);
+/* Ends the thread and keeps the ready chunks. ep_prefault_take() and ep_prefault_go_on() start it again. */
+void ep_prefault_pause(void);
 
-/* As ep_ahead_stop(). From now on ready chunks are slots of the file; NULL: memory. */
-void ep_ahead_use_file(ep_file *file);
+/* As ep_prefault_stop(). From now on ready chunks are slots of the file; NULL: memory. */
+void ep_prefault_use_file(ep_file *file);
 
 /* Starts a thread that blocks all signals but SIGBUS. False: the system refuses. */
-bool ep_ahead_start_thread(pthread_t *thread, void *(*run)(void *));
+bool ep_prefault_start_thread(pthread_t *thread, void *(*run)(void *));
 /* Waits until the kernel has forgotten a thread that was joined, before a fork: os.fork() counts the
  * process's threads. thread_id: 0, nothing to do; it becomes 0. */
-void ep_ahead_await_end(uint64_t *thread_id);
+void ep_prefault_await_end(uint64_t *thread_id);
 
-/* Around fork(), under the engine's lock, which also protects ep_ahead_take(). */
-void ep_ahead_before_fork(void);
-void ep_ahead_after_fork(void);
+/* Around fork(), under the engine's lock, which also protects ep_prefault_take(). */
+void ep_prefault_before_fork(void);
+void ep_prefault_after_fork(void);
 
 #endif

@@ -1,4 +1,4 @@
-#include "ahead.h"
+#include "prefault.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #define MADE_AT_ONCE 2
 #define PAGE_BYTES 4096
 
-bool ep_ahead_may_sample = true;
+bool ep_prefault_may_sample = true;
 
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
@@ -34,13 +34,13 @@ static struct {
     void *ready[READY_COUNT];
     int count;
     ep_file *file;                /* chunks are slots of this file; NULL: chunks are memory */
-} ahead = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
-           .lock = PTHREAD_MUTEX_INITIALIZER};
+} prefault = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
+              .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void
 make_wake(void)
 {
-    ep_os_condition_init(&ahead.wake);
+    ep_os_condition_init(&prefault.wake);
 }
 
 /* Makes one chunk or two. Returns: how many; they follow each other at *made. */
@@ -65,46 +65,46 @@ run(void *unused)
     (void)unused;
     ep_engine_inside = 1;    /* for the whole thread: an event on it would wait for a lock whose holder
                               * waits for this thread */
-    pthread_mutex_lock(&ahead.lock);
-    ahead.thread_id = ep_os_thread_id();
-    while (!ahead.ending) {
+    pthread_mutex_lock(&prefault.lock);
+    prefault.thread_id = ep_os_thread_id();
+    while (!prefault.ending) {
         if (ep_quota_must_tell()) {
-            pthread_mutex_unlock(&ahead.lock);
+            pthread_mutex_unlock(&prefault.lock);
             ep_quota_look();
-            pthread_mutex_lock(&ahead.lock);
+            pthread_mutex_lock(&prefault.lock);
             continue;
         }
-        if (ahead.samples) {
-            pthread_mutex_unlock(&ahead.lock);
+        if (prefault.samples) {
+            pthread_mutex_unlock(&prefault.lock);
             int64_t left_ns = ep_resident_sample();
-            pthread_mutex_lock(&ahead.lock);
-            if (!ahead.ending && (!ahead.makes || ahead.count >= READY_ENOUGH)) {
-                ep_os_condition_wait(&ahead.wake, &ahead.lock, left_ns);
+            pthread_mutex_lock(&prefault.lock);
+            if (!prefault.ending && (!prefault.makes || prefault.count >= READY_ENOUGH)) {
+                ep_os_condition_wait(&prefault.wake, &prefault.lock, left_ns);
                 continue;
             }
-        } else if (!ahead.makes || ahead.count >= READY_ENOUGH) {
-            pthread_cond_wait(&ahead.wake, &ahead.lock);
+        } else if (!prefault.makes || prefault.count >= READY_ENOUGH) {
+            pthread_cond_wait(&prefault.wake, &prefault.lock);
             continue;
         }
-        ep_file *file = ahead.file;    /* it only changes while this thread does not run */
-        pthread_mutex_unlock(&ahead.lock);
+        ep_file *file = prefault.file;    /* it only changes while this thread does not run */
+        pthread_mutex_unlock(&prefault.lock);
         char *made;
         int count = map_touched(file, &made);
-        pthread_mutex_lock(&ahead.lock);
+        pthread_mutex_lock(&prefault.lock);
         if (count == 0) {
-            ahead.makes = false;    /* no memory: the writer will notice that itself */
+            prefault.makes = false;    /* no memory: the writer will notice that itself */
         }
         while (count-- > 0) {
-            ahead.ready[ahead.count++] = made + (size_t)count * EP_CHUNK_BYTES;
+            prefault.ready[prefault.count++] = made + (size_t)count * EP_CHUNK_BYTES;
         }
     }
-    pthread_mutex_unlock(&ahead.lock);
+    pthread_mutex_unlock(&prefault.lock);
     return NULL;
 }
 
 /* The thread blocks signals, so that the program's handlers run on the program's threads only. */
 bool
-ep_ahead_start_thread(pthread_t *thread, void *(*run_it)(void *))
+ep_prefault_start_thread(pthread_t *thread, void *(*run_it)(void *))
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -117,7 +117,7 @@ ep_ahead_start_thread(pthread_t *thread, void *(*run_it)(void *))
 }
 
 void
-ep_ahead_await_end(uint64_t *thread_id)
+ep_prefault_await_end(uint64_t *thread_id)
 {
     if (*thread_id != 0) {
         ep_os_thread_await_end(*thread_id);
@@ -129,54 +129,54 @@ static void
 start_thread(void)
 {
     (void)pthread_once(&wake_once, make_wake);
-    ahead.ending = false;
-    ahead.running = ep_ahead_start_thread(&ahead.thread, run);
+    prefault.ending = false;
+    prefault.running = ep_prefault_start_thread(&prefault.thread, run);
 }
 
 void *
-ep_ahead_take(void)
+ep_prefault_take(void)
 {
-    pthread_mutex_lock(&ahead.lock);
-    void *taken = ahead.count > 0 ? ahead.ready[--ahead.count] : NULL;
-    ahead.makes = true;
-    if (!ahead.running) {
+    pthread_mutex_lock(&prefault.lock);
+    void *taken = prefault.count > 0 ? prefault.ready[--prefault.count] : NULL;
+    prefault.makes = true;
+    if (!prefault.running) {
         start_thread();
     } else {
-        pthread_cond_signal(&ahead.wake);
+        pthread_cond_signal(&prefault.wake);
     }
-    pthread_mutex_unlock(&ahead.lock);
+    pthread_mutex_unlock(&prefault.lock);
     return taken;
 }
 
 void
-ep_ahead_sample(bool wanted)
+ep_prefault_sample(bool wanted)
 {
-    pthread_mutex_lock(&ahead.lock);
-    ahead.samples = wanted && ep_ahead_may_sample;
-    if (ahead.samples && !ahead.running) {
+    pthread_mutex_lock(&prefault.lock);
+    prefault.samples = wanted && ep_prefault_may_sample;
+    if (prefault.samples && !prefault.running) {
         start_thread();
-    } else if (ahead.running) {
-        pthread_cond_signal(&ahead.wake);
+    } else if (prefault.running) {
+        pthread_cond_signal(&prefault.wake);
     }
-    pthread_mutex_unlock(&ahead.lock);
+    pthread_mutex_unlock(&prefault.lock);
 }
 
 void
-ep_ahead_go_on(void)
+ep_prefault_go_on(void)
 {
-    pthread_mutex_lock(&ahead.lock);
-    if (ahead.samples && !ahead.running) {
+    pthread_mutex_lock(&prefault.lock);
+    if (prefault.samples && !prefault.running) {
         start_thread();
     }
-    pthread_mutex_unlock(&ahead.lock);
+    pthread_mutex_unlock(&prefault.lock);
 }
 
 uint64_t
-ep_ahead_thread_id(void)
+ep_prefault_thread_id(void)
 {
-    pthread_mutex_lock(&ahead.lock);
-    uint64_t id = ahead.running ? ahead.thread_id : 0;
-    pthread_mutex_unlock(&ahead.lock);
+    pthread_mutex_lock(&prefault.lock);
+    uint64_t id = prefault.running ? prefault.thread_id : 0;
+    pthread_mutex_unlock(&prefault.lock);
     return id;
 }
 
@@ -184,52 +184,52 @@ ep_ahead_thread_id(void)
 static void
 join_thread_and_lock(void)
 {
-    pthread_mutex_lock(&ahead.join_lock);
-    pthread_mutex_lock(&ahead.lock);
-    if (ahead.running) {
-        ahead.ending = true;
-        pthread_cond_signal(&ahead.wake);
-        pthread_mutex_unlock(&ahead.lock);
-        pthread_join(ahead.thread, NULL);    /* waits at most until one chunk is touched: 0.5 ms */
-        pthread_mutex_lock(&ahead.lock);
-        ahead.running = ahead.makes = false;
+    pthread_mutex_lock(&prefault.join_lock);
+    pthread_mutex_lock(&prefault.lock);
+    if (prefault.running) {
+        prefault.ending = true;
+        pthread_cond_signal(&prefault.wake);
+        pthread_mutex_unlock(&prefault.lock);
+        pthread_join(prefault.thread, NULL);    /* waits at most until one chunk is touched: 0.5 ms */
+        pthread_mutex_lock(&prefault.lock);
+        prefault.running = prefault.makes = false;
     }
-    pthread_mutex_unlock(&ahead.join_lock);
+    pthread_mutex_unlock(&prefault.join_lock);
 }
 
 void
-ep_ahead_stop(void)
+ep_prefault_stop(void)
 {
-    ep_ahead_use_file(ahead.file);
+    ep_prefault_use_file(prefault.file);
 }
 
 void
-ep_ahead_pause(void)
-{
-    join_thread_and_lock();
-    pthread_mutex_unlock(&ahead.lock);
-}
-
-void
-ep_ahead_use_file(ep_file *file)
+ep_prefault_pause(void)
 {
     join_thread_and_lock();
-    while (ahead.count > 0) {
-        ep_os_unmap(ahead.ready[--ahead.count], EP_CHUNK_BYTES);
+    pthread_mutex_unlock(&prefault.lock);
+}
+
+void
+ep_prefault_use_file(ep_file *file)
+{
+    join_thread_and_lock();
+    while (prefault.count > 0) {
+        ep_os_unmap(prefault.ready[--prefault.count], EP_CHUNK_BYTES);
     }
-    ahead.file = file;
-    pthread_mutex_unlock(&ahead.lock);
+    prefault.file = file;
+    pthread_mutex_unlock(&prefault.lock);
 }
 
 void
-ep_ahead_before_fork(void)
+ep_prefault_before_fork(void)
 {
     join_thread_and_lock();
-    ep_ahead_await_end(&ahead.thread_id);
+    ep_prefault_await_end(&prefault.thread_id);
 }
 
 void
-ep_ahead_after_fork(void)
+ep_prefault_after_fork(void)
 {
-    pthread_mutex_unlock(&ahead.lock);
+    pthread_mutex_unlock(&prefault.lock);
 }

@@ -5,10 +5,10 @@
 #include "memory.h"
 #include "pair.h"
 
-struct ep_blocks_apart {
+struct ep_blocks_worker {
     const ep_pair_input *input;
     const ep_progress *progress;
-    ep_worker apart;
+    ep_worker worker;
     _Atomic bool awaited;     /* the caller waits, so progress may be reported from here */
     _Atomic bool unwanted;
     /* written by the thread; read by the caller after the join */
@@ -19,7 +19,7 @@ struct ep_blocks_apart {
 static bool
 tell_if_awaited(void *context, size_t done, size_t total)
 {
-    ep_blocks_apart *work = context;
+    ep_blocks_worker *work = context;
     if (atomic_load_explicit(&work->unwanted, memory_order_relaxed)) {
         return false;
     }
@@ -30,24 +30,24 @@ tell_if_awaited(void *context, size_t done, size_t total)
 static void
 run(void *context)
 {
-    ep_blocks_apart *work = context;
+    ep_blocks_worker *work = context;
     ep_progress progress = {.tell = tell_if_awaited, .context = work};
     work->status = ep_pair_blocks(work->input, &progress, &work->blocks);
 }
 
-ep_blocks_apart *
+ep_blocks_worker *
 ep_pair_blocks_begin(const ep_pair_input *input, const ep_progress *progress)
 {
     if (input->columns->alloc_count == 0 || !ep_worker_pays(input->columns->count)) {
         return NULL;
     }
-    ep_blocks_apart *work = ep_calloc(1, sizeof *work);
+    ep_blocks_worker *work = ep_calloc(1, sizeof *work);
     if (work == NULL) {
         return NULL;
     }
     work->input = input;
     work->progress = progress;
-    if (!ep_worker_start(&work->apart, run, work)) {
+    if (!ep_worker_start(&work->worker, run, work)) {
         free(work);
         return NULL;
     }
@@ -55,11 +55,11 @@ ep_pair_blocks_begin(const ep_pair_input *input, const ep_progress *progress)
 }
 
 ep_status
-ep_pair_blocks_join(ep_blocks_apart *work, bool wanted, ep_blocks *out)
+ep_pair_blocks_join(ep_blocks_worker *work, bool wanted, ep_blocks *out)
 {
     /* Release: the thread continues to use the progress that the caller used before. */
     atomic_store_explicit(wanted ? &work->awaited : &work->unwanted, true, memory_order_release);
-    ep_worker_join(&work->apart);
+    ep_worker_join(&work->worker);
     ep_status status = work->status;
     if (status == EP_OK) {
         *out = work->blocks;

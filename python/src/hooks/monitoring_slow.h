@@ -1,7 +1,7 @@
-/* The whole callbacks of source_monitoring.c: with and without filters, for functions that are new, and
+/* The slow callbacks of source_monitoring.c: with and without filters, for functions that are new, and
  * for all unusual cases. Only that file includes this header; monitoring_fast.h says why it is a header. */
-#ifndef EP_MONITORING_WHOLE_H
-#define EP_MONITORING_WHOLE_H
+#ifndef EP_MONITORING_SLOW_H
+#define EP_MONITORING_SLOW_H
 
 #include "compat.h"
 
@@ -46,7 +46,8 @@ take_back_own(ep_log *log, PyObject *code, PyObject *offset)
     }
 }
 
-/* The same for a branch or jump: an int of its destination is made before that of its offset. */
+/* Like take_back_own(), for a branch or jump: an int of its destination is made before that of its
+ * offset. */
 static inline void
 take_back_jump(ep_log *log, PyObject *code, PyObject *offset, PyObject *destination)
 {
@@ -63,7 +64,7 @@ take_back_jump(ep_log *log, PyObject *code, PyObject *offset, PyObject *destinat
     (void)ep_py_take_back_tables(log, (PyCodeObject *)code);
 }
 
-/* ---- Callbacks, whole. args: code, offset, ... ----------------------------------------------- */
+/* ---- Callbacks, slow. args: code, offset, ... ----------------------------------------------- */
 
 /* A callback returns this where no event will be wanted: the interpreter then does not call it for that
  * place until restart_events(). Not for unwind and throw, which have no place. Made once, immortal. */
@@ -108,10 +109,10 @@ put_close(bool gated, ep_log *log, uint64_t ticks, ep_kind kind, uint32_t name)
 }
 
 /* Not into the fast halves below, whose registers they would take. */
-#define EP_WHOLE __attribute__((noinline))
+#define EP_SLOW_HALF __attribute__((noinline))
 
-static EP_WHOLE PyObject *
-open_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+open_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
@@ -139,8 +140,8 @@ open_whole(PyObject *const *args, ep_kind kind, bool gated)
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
-close_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+close_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
@@ -166,8 +167,8 @@ close_whole(PyObject *const *args, ep_kind kind, bool gated)
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
-call_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+call_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     ep_log *log = ep_py_log_for(kind);
     if (EP_UNLIKELY(log == NULL)) {
@@ -202,8 +203,8 @@ call_whole(PyObject *const *args, ep_kind kind, bool gated)
     Py_RETURN_NONE;
 }
 
-static EP_WHOLE PyObject *
-c_close_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+c_close_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
@@ -224,7 +225,7 @@ c_close_whole(PyObject *const *args, ep_kind kind, bool gated)
     Py_RETURN_NONE;
 }
 
-/* ---- Callbacks inside of functions, whole ---------------------------------------------------- */
+/* ---- Callbacks inside of functions, slow ---------------------------------------------------- */
 
 /* Sets *result and returns false if no recorder wants events of this code. */
 static inline bool
@@ -253,8 +254,8 @@ instruction_at(PyObject *code, PyObject *offset)
 }
 
 /* args: code, line. */
-static EP_WHOLE PyObject *
-line_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+line_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
@@ -277,8 +278,8 @@ line_whole(PyObject *const *args, ep_kind kind, bool gated)
 }
 
 /* args: code, offset. */
-static EP_WHOLE PyObject *
-instruction_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+instruction_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
@@ -298,8 +299,8 @@ instruction_whole(PyObject *const *args, ep_kind kind, bool gated)
 }
 
 /* args: code, offset, offset of the destination. */
-static EP_WHOLE PyObject *
-jump_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+jump_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
@@ -331,8 +332,8 @@ raising_instruction(PyObject *const *args)
 }
 
 /* args: code, offset, exception. Not switched off: exceptions have no place. */
-static EP_WHOLE PyObject *
-exception_whole(PyObject *const *args, ep_kind kind, bool gated)
+static EP_SLOW_HALF PyObject *
+exception_slow(PyObject *const *args, ep_kind kind, bool gated)
 {
     uint64_t ticks = ep_clock_ticks();
     ep_log *log = ep_py_log_for(kind);
