@@ -52,7 +52,7 @@ else:
 
 if TYPE_CHECKING:
     from ._words import EventsLostWarning
-    from .answers.verification import Finding, Verification
+    from .answers.verification import Fault, Verification
     from .datasets.dataset import Dataset, dataset
     from .datasets.writing import write_dataset
     from .files.following import Follower
@@ -75,7 +75,7 @@ __all__ = [
     "EventProfiler",
     "EventProfilerDebug",
     "EventsLostWarning",
-    "Finding",
+    "Fault",
     "FlightRecorder",
     "Follower",
     "FormatError",
@@ -124,7 +124,7 @@ _LAZY = {
     "EventProfiler": "plugins.event_profiler",
     "EventsLostWarning": "_words",
     "EventProfilerDebug": "plugins.event_profiler",
-    "Finding": "answers.verification",
+    "Fault": "answers.verification",
     "WSGIMiddleware": "plugins.requests",
     "WithEventProfiler": "plugins.event_profiler",
     "FlightRecorder": "recording.flight",

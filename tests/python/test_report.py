@@ -30,7 +30,7 @@ pytestmark = pytest.mark.newest
 TIME = "Where the time went"
 OWN = "In own code"
 MEMORY = ["Where the memory went", "Memory over time", "Hot allocation sites"]
-ALIVE, TEMPORARY = "Alive at the end", "Temporary blocks"
+ALIVE, TEMPORARY = "Live at the end", "Temporary blocks"
 WIDTHS = (40, 80, 100, 140)
 
 

@@ -142,9 +142,9 @@ def peak(trace: Recorded) -> Peak:
         time if time >= 0 else None,
         facts["peak"],
         facts["peak_blocks"],
-        _held(trace, "alive at the peak, by function", "at_peak", "function"),
-        _held(trace, "alive at the peak, by site", "at_peak", "site"),
-        lambda: _held(trace, "alive at the peak, by stack", "at_peak", "stack"),
+        _held(trace, "live at the peak, by function", "at_peak", "function"),
+        _held(trace, "live at the peak, by site", "at_peak", "site"),
+        lambda: _held(trace, "live at the peak, by stack", "at_peak", "stack"),
         trace._title(""),
     )
 
@@ -152,7 +152,7 @@ def peak(trace: Recorded) -> Peak:
 def leaks(trace: Recorded, by: By = "site") -> Table:
     """Answer `Trace.leaks`."""
     _check_by(by)
-    return _held(trace, f"alive at the end, by {by}", "live", by)
+    return _held(trace, f"live at the end, by {by}", "live", by)
 
 
 def temporary(trace: Recorded, by: By = "site") -> Table:

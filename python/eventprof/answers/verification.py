@@ -18,7 +18,7 @@ SORTS: dict[str, str] = {
 }
 
 
-class Finding(NamedTuple):
+class Fault(NamedTuple):
     """One thing that is wrong with a trace.
 
     Attributes
@@ -64,7 +64,7 @@ class Verification:
 
     Attributes
     ----------
-    findings : tuple of Finding
+    findings : tuple of Fault
         The first thing that is wrong, in order of events; more with ``all=True``.
     counts : dict of str to int
         All that was found, by sort.
@@ -80,7 +80,7 @@ class Verification:
 
     def __init__(
         self,
-        findings: tuple[Finding, ...],
+        findings: tuple[Fault, ...],
         counts: Mapping[str, int],
         excused: Mapping[str, int],
         events: int,
@@ -195,7 +195,7 @@ class _Wording:
         self._trace = trace
         self.damage = 0
 
-    def of_file(self) -> Iterator[Finding]:
+    def of_file(self) -> Iterator[Fault]:
         """Yield what the file says of itself."""
         file = self._trace.file
         if file is None or file.get("live"):
@@ -203,7 +203,7 @@ class _Wording:
         missing = tuple(file.get("missing") or ())
         self.damage = max(int(file.get("missing_count") or 0), len(missing))
         for what in missing:
-            yield Finding("damaged", None, None, None, what, "a whole file", None)
+            yield Fault("damaged", None, None, None, what, "a whole file", None)
         events, written = self._trace._facts["events"], file.get("events_written")
         if isinstance(written, int):
             written -= int(file.get("unknown_events") or 0)
@@ -211,7 +211,7 @@ class _Wording:
             self.damage += 1
             what = f"{plural(events, 'event')} in the file"
             expected = f"the {written:,} that it says it has"
-            yield Finding("damaged", None, None, None, what, expected, None)
+            yield Fault("damaged", None, None, None, what, expected, None)
 
     def of_row(
         self,
@@ -223,10 +223,10 @@ class _Wording:
         expected: int,
         found: int,
         address: int,
-    ) -> Finding:
+    ) -> Fault:
         """Return one finding of the extension's."""
         what, wanted = self._say(sort, row, other, expected, found, address)
-        return Finding(sort, row, thread, None if row is None else time, what, wanted, other)
+        return Fault(sort, row, thread, None if row is None else time, what, wanted, other)
 
     def _event(self, row: int | None) -> str:
         if row is None:

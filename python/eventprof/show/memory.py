@@ -58,12 +58,12 @@ def memory(page: Layout) -> Iterator[RenderableType]:
         _by_place(page, "allocated"),
         allocated,
     )
-    alive = f"{show_bytes(sums['live_self'])} in {plural(sums['alive_blocks'], 'block')}"
+    live = f"{show_bytes(sums['live_self'])} in {plural(sums['alive_blocks'], 'block')}"
     yield from _sites(
         page,
-        "Alive at the end",
-        f"{alive}: results, caches and leaks",
-        "alive",
+        "Live at the end",
+        f"{live}: results, caches and leaks",
+        "live",
         _by_place(page, "live"),
         sums["live_self"],
     )

@@ -131,13 +131,13 @@ def _findings(trace: Trace, calls: Calls) -> list[dict[str, Any]]:
 
 
 _STATISTICS = (
-    "calls", "resumes", "total", "self", "max", "allocated", "freed", "blocks", "alive",
-    "peak_live",
+    "calls", "resumes", "total", "self", "max", "allocated", "freed", "blocks", "live",
+    "at_peak",
 )  # fmt: skip
 #: Columns that have another name in `Trace.functions` than on the page.
 _COLUMNS = {
     "allocated": "allocated_self", "freed": "freed_self", "blocks": "blocks_self",
-    "alive": "live_self", "peak_live": "at_peak_self",
+    "live": "live_self", "at_peak": "at_peak_self",
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def test_bands_sum_to_the_total_to_the_byte(shown, trace):
         found = shown.run(f"eventprofPage.bandsAt({time})")
         assert found[:-1] == [live.get(band, 0) for band in bands]
         assert sum(found) == at.live_bytes
-        alive = shown.run(f"eventprofPage.alive({time})")
+        alive = shown.run(f"eventprofPage.live({time})")
         assert (alive["bytes"], alive["blocks"]) == (at.live_bytes, at.live_blocks)
         by_function = Counter()
         for function, size, _ in alive["rows"]:
@@ -90,7 +90,7 @@ def test_what_an_ended_process_held_is_in_no_band_afterwards(browser, tmp_path, 
     for time in times[:: max(1, len(times) // 60)] + times[-1:]:
         at = trace.at(time)
         assert sum(browser.run(f"eventprofPage.bandsAt({time})")) == at.live_bytes, time
-        alive = browser.run(f"eventprofPage.alive({time})")
+        alive = browser.run(f"eventprofPage.live({time})")
         assert (alive["bytes"], alive["blocks"]) == (at.live_bytes, at.live_blocks)
     assert at.live_bytes < 60_000 < 300_000 < sum(trace.leaks()["bytes"])
     head = json.loads(gzip.decompress(page_data.sections(trace)[0]))
@@ -142,7 +142,7 @@ def test_bands_by_line_sum_to_the_total_to_the_byte(shown, trace, by):
         found = shown.run(f"eventprofPage.bandsAt({time})")
         assert found[:-1] == [live[functions[band], lines[band]] for band in bands]
         assert sum(found) == trace.at(min(time, trace.duration)).live_bytes
-        alive = shown.run(f"eventprofPage.alive({time})")["rows"]
+        alive = shown.run(f"eventprofPage.live({time})")["rows"]
         assert {(functions[k], lines[k]): v for k, v, _ in alive if v} == +live
     if by == "own":
         table = trace.own
@@ -154,7 +154,7 @@ def test_bands_by_line_sum_to_the_total_to_the_byte(shown, trace, by):
             )
             if v
         }
-        rows = shown.run(f"eventprofPage.alive({trace.peak().time})")["rows"]
+        rows = shown.run(f"eventprofPage.live({trace.peak().time})")["rows"]
         assert {(functions[k], lines[k]): v for k, v, _ in rows if v} == wanted
     columns, count, width = shown.run(
         "(({app: {memory: m}, data}) => [[...m.columns], data.bands, m.raster.width])(eventprofPage)"
@@ -231,7 +231,7 @@ def test_a_click_on_memory_says_what_was_alive_and_running(shown, trace):
     time = shown.run("eventprofPage.state.instant")
     at = trace.at(int(time))
     said = shown.run("document.querySelector('#pane-instant').innerText")
-    assert f"Alive: {at.live_bytes / 1024:.3g} KiB in {at.live_blocks:,} blocks" in said
+    assert f"Live: {at.live_bytes / 1024:.3g} KiB in {at.live_blocks:,} blocks" in said
     assert f"Running: {len(at.open):,} open calls" in said
     names = shown.run(
         "[...document.querySelectorAll('#pane-instant table')].map((t) => t.innerText)"
@@ -341,7 +341,7 @@ def test_more_holders_than_are_shown_are_told(browser, tmp_path):
     write(rec.trace, tmp_path / "page.html")
     last = rec.trace.duration - 1
     browser.open(tmp_path / "page.html", f"#tab=instant&instant={last}")
-    many = len(browser.run(f"eventprofPage.alive({last}).rows"))
+    many = len(browser.run(f"eventprofPage.live({last}).rows"))
     assert many >= 300 == len(kept)
     said = browser.run("document.querySelector('#pane-instant').innerText")
     assert f"the first 200 of {many}" in said

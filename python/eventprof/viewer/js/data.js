@@ -780,11 +780,11 @@ export class Data {
   }
 
   /**
-   * Calls `f` for each block that is alive at a time, with the event of its birth.
+   * Calls `f` for each block that is live at a time, with the event of its birth.
    * @param {number} time
    * @param {(block: number, birth: number) => void} f
    */
-  alive(time, f) {
+  live(time, f) {
     const last = this.eventAfter(time);
     const dead = this.diedIn(0, last);
     for (let at = 0; at < last; at++)

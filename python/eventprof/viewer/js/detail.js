@@ -248,7 +248,7 @@ export class CallDetail {
                 "td",
                 {},
                 death === undefined
-                  ? "alive at the end"
+                  ? "live at the end"
                   : `lived ${showTime(data.timeOf(death) - data.timeOf(data.birthOf(block)))}`,
               ),
               make("td", {}, ...(in_ >= 0 ? ["freed in ", link(in_, clean(data.nameOf(data.func[in_])))] : [])),
@@ -280,14 +280,14 @@ export class InstantDetail {
         make(
           "p",
           { class: "soft" },
-          "Click the picture of memory, or an empty place of the timeline, to see what was running and what was alive at that instant.",
+          "Click the picture of memory, or an empty place of the timeline, to see what was running and what was live at that instant.",
         ),
       );
       return;
     }
     const time = state.instant;
     data.holdBy(state.hold);
-    const { bytes, blocks, rows, largest } = aliveByHolder(data, time);
+    const { bytes, blocks, rows, largest } = liveByHolder(data, time);
     const deaths = data.deathsOf(largest);
     const open = data.openAt(time);
     this.box.replaceChildren(
@@ -339,7 +339,7 @@ export class InstantDetail {
               make(
                 "h3",
                 {},
-                `Alive: ${showBytes(bytes)} in ${showCount(blocks)} blocks `,
+                `Live: ${showBytes(bytes)} in ${showCount(blocks)} blocks `,
                 make(
                   "button",
                   { type: "button", onclick: () => update({ tab: "flame", unit: "live" }) },
@@ -425,7 +425,7 @@ export class InstantDetail {
       make(
         "td",
         {},
-        ...(death === undefined ? ["alive at the end"] : link(`freed at ${showTime(data.timeOf(death))}`, death)),
+        ...(death === undefined ? ["live at the end"] : link(`freed at ${showTime(data.timeOf(death))}`, death)),
       ),
     );
   }
@@ -436,14 +436,14 @@ export class InstantDetail {
  * @param {import("./data.js").Data} data
  * @param {number} time
  */
-export function aliveByHolder(data, time) {
+export function liveByHolder(data, time) {
   const size = new Float64Array(data.holderCount);
   const count = new Float64Array(data.holderCount);
   /** @type {number[]} */
   const largest = [];
   let bytes = 0;
   let blocks = 0;
-  data.alive(time, (block) => {
+  data.live(time, (block) => {
     size[data.holderOf(block)] += data.size[block];
     count[data.holderOf(block)]++;
     if (largest.length < MOST_BLOCKS || data.size[block] > data.size[largest[largest.length - 1]]) {

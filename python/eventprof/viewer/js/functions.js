@@ -13,8 +13,8 @@ const MEANINGS = /** @type {Record<string, string>} */ ({
   max: "its slowest call",
   allocated: "bytes of the blocks that the function itself allocated, without the calls that it made",
   blocks: "how many blocks the function itself allocated",
-  peak_live: "of the bytes that it allocated: those that were live at the peak",
-  alive: "of the bytes that it allocated: those that were live at the end",
+  at_peak: "of the bytes that it allocated: those that were live at the peak",
+  live: "of the bytes that it allocated: those that were live at the end",
   kept: "of the bytes that it allocated in the range: those that were not freed in the range",
   temporary: "of the bytes that it allocated in the range: those that were freed in the range",
   freed: "of the bytes that it allocated at any time: those that were freed in the range",
@@ -65,8 +65,8 @@ export class Functions {
           ? [
               { key: "allocated", text: "allocated", of: f.allocated, show: showBytes },
               { key: "blocks", text: "blocks", of: f.blocks, show: showCount },
-              { key: "peak_live", text: "at the peak", of: f.peak_live, show: showBytes },
-              { key: "alive", text: "at the end", of: f.alive, show: showBytes },
+              { key: "at_peak", text: "at the peak", of: f.at_peak, show: showBytes },
+              { key: "live", text: "at the end", of: f.live, show: showBytes },
             ]
           : []),
       ];

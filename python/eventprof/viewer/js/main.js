@@ -2,7 +2,7 @@
 
 import { AREA_NAMES, areaColour, palette } from "./colour.js";
 import { Data } from "./data.js";
-import { CallDetail, InstantDetail, aliveByHolder, wordsOf } from "./detail.js";
+import { CallDetail, InstantDetail, liveByHolder, wordsOf } from "./detail.js";
 import { rangeInView } from "./draw.js";
 import { Findings } from "./findings.js";
 import { Flame } from "./flame.js";
@@ -764,7 +764,7 @@ async function start() {
       whole,
       under: (/** @type {number} */ x, /** @type {number} */ y) => app.timeline.under(x, y),
       bandsAt: (/** @type {number} */ time) => [...data.bandsAt(time)],
-      alive: (/** @type {number} */ time) => aliveByHolder(data, time),
+      live: (/** @type {number} */ time) => liveByHolder(data, time),
       sums: (/** @type {number} */ t0, /** @type {number} */ t1) => data.sums(t0, t1),
       frames: app.frames,
     },

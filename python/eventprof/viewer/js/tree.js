@@ -104,7 +104,7 @@ export class Context {
       self[at] += value;
     };
     if (unit === "live") {
-      data.alive(instant ?? t1, (block, birth) => add(this.nodeOfBlock(block, birth), data.size[block]));
+      data.live(instant ?? t1, (block, birth) => add(this.nodeOfBlock(block, birth), data.size[block]));
     } else if (unit === "self" || unit === "waited") {
       const { start, dur, waiting } = data;
       for (const { thread, first, end } of data.rows) {
