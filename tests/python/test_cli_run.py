@@ -18,6 +18,8 @@ from running import LINE, RUN, Case, both, environment, execute, same, script, w
 
 import eventprof
 
+pytestmark = pytest.mark.version
+
 RECORDS_ITSELF = """
 import eventprof
 def leaf(n):

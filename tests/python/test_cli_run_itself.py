@@ -10,6 +10,8 @@ from running import RUN, both, execute, run, same, write
 
 import eventprof
 
+pytestmark = pytest.mark.version
+
 # ---- What run itself says ------------------------------------------------------------------------
 
 

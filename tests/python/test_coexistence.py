@@ -13,6 +13,8 @@ import neighbours
 import pytest
 import raw
 
+pytestmark = pytest.mark.version
+
 
 @pytest.fixture(scope="module")
 def results(request):

@@ -21,6 +21,8 @@ from test_oracles_calls import cprofile_counts
 import eventprof
 import eventprof.tables.counting_table
 
+pytestmark = pytest.mark.version
+
 SMALL = ["deltablue", "chaos", "logging", "generators", "coroutines", "nqueens", "json",
          "tokenize", "pickle", "decimal"]  # fmt: skip
 

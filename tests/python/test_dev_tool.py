@@ -713,15 +713,19 @@ def test_what_does_not_depend_on_the_interpreter_is_tested_on_the_first_alone(
     monkeypatch.setattr(shell, "ROOT", build)
     (build / "dev").write_text(FAKE_DEV)
     (build / "dev").chmod(0o755)
-    for name in ("3.11", "3.13"):
+    releases = {"3.13": "3.13.0", "3.11": "3.11.7", "3.11.2": "3.11.2"}
+    for name in releases:
         put_outcomes(build / f"report-{name}-1.xml", a="passed")
-    first = pythons.Python("3.13", 1, "3.13.0", True, True, "/bin/python3.13")
-    other = pythons.Python("3.11", 1, "3.11.2", True, True, "/bin/python3.11")
+    found = [
+        pythons.Python(name, 1, full, True, True, f"/bin/python{name}")
+        for name, full in releases.items()
+    ]
 
-    PythonSuites(True, quick, [], waiting=[first, other][: 1 if quick else 2]).run(2)
+    PythonSuites(True, quick, [], waiting=found[: 1 if quick else 3]).run(2)
 
     asked = {line.split()[1]: line.split()[3] for line in (build / "dev.asked").open()}
-    assert asked == ({"3.13": "quick"} if quick else {"3.13": "all", "3.11": "no-newest"})
+    whole = {"3.13": "all", "3.11": "no-newest", "3.11.2": "beside"}
+    assert asked == ({"3.13": "quick"} if quick else whole)
 
 
 def test_a_cpython_that_is_done_makes_room_whoever_began_first(build, monkeypatch, capfd):

@@ -14,6 +14,8 @@ import eventprof
 from eventprof import cli
 from eventprof.cli import gathering
 
+pytestmark = pytest.mark.version
+
 PACKAGE = Path(__file__).parents[2] / "python" / "eventprof"
 
 #: The second Ctrl-C comes while the traceback is shown, the third before the last function at exit is called.

@@ -15,6 +15,8 @@ import raw
 import eventprof
 from eventprof.cli.options import parse_modes, parse_time, parse_words
 
+pytestmark = pytest.mark.version
+
 PTH = pathlib.Path(__file__).parents[2] / "python" / "eventprof.pth"
 
 

@@ -29,6 +29,8 @@ from hypothesis import strategies as st
 import eventprof
 from eventprof.trace import CALL_FLAGS
 
+pytestmark = pytest.mark.version
+
 OPEN_AT_START = CALL_FLAGS["open_at_start"]
 NEEDS_MONITORING = pytest.mark.skipif(not raw.HAS_MONITORING, reason="no sys.monitoring")
 

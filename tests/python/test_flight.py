@@ -14,6 +14,8 @@ import pytest
 
 import eventprof
 
+pytestmark = pytest.mark.version
+
 
 def step(n):
     return [n] * 20

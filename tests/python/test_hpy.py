@@ -21,7 +21,7 @@ import eventprof
 universal = pytest.importorskip("hpy.universal", reason="hpy is not installed")
 import hpy.trace  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.version, pytest.mark.usefixtures("restored")]
 
 HPY = raw.bits("HPY_CALL", "HPY_RETURN")
 SIZE = 12347  # of text(), without what a bytes object has beyond it

@@ -14,6 +14,8 @@ import raw
 
 import eventprof
 
+pytestmark = pytest.mark.version
+
 
 def work(number):
     return [number] * 10

@@ -19,6 +19,8 @@ import pytest
 
 import eventprof
 
+pytestmark = pytest.mark.version
+
 LIMIT_S = 60.0
 STEPS = 3_000
 

@@ -19,7 +19,7 @@ from test_exit import child
 
 import eventprof
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.version, pytest.mark.usefixtures("restored")]
 
 ROUNDS = 12
 

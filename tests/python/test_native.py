@@ -23,6 +23,7 @@ SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "") or "sanitizer" in (
     sysconfig.get_config_var("CONFIG_ARGS") or ""
 )
 pytestmark = [
+    pytest.mark.version,
     pytest.mark.skipif(sys.platform != "linux", reason="needs LD_PRELOAD"),
     pytest.mark.skipif(SANITIZED, reason="the sanitizer is the allocator"),
 ]

@@ -34,7 +34,7 @@ if raw.HAS_MONITORING:
         monitoring.restart_events()
 
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.version, pytest.mark.usefixtures("restored")]
 
 
 def one():

@@ -17,7 +17,7 @@ from numpy._core import _multiarray_umath
 
 import eventprof
 
-pytestmark = pytest.mark.usefixtures("restored")
+pytestmark = [pytest.mark.version, pytest.mark.usefixtures("restored")]
 
 COUNT = 12347  # of int64
 

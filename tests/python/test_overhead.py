@@ -20,7 +20,7 @@ import eventprof
 from eventprof.recording import costs
 
 # Measuring loses events on purpose, and nobody should be told to take a larger buffer for that.
-pytestmark = pytest.mark.filterwarnings("error::eventprof.EventsLostWarning")
+pytestmark = [pytest.mark.version, pytest.mark.filterwarnings("error::eventprof.EventsLostWarning")]
 
 EVERY = {"call", "c_call", "resume", "malloc", "realloc"}
 CHUNK = 1 << 20

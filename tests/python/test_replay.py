@@ -10,6 +10,8 @@ import replay
 
 import eventprof
 
+pytestmark = pytest.mark.version
+
 
 class Changed:
     """The core of a trace, one number of one column of which is another one."""

@@ -13,6 +13,8 @@ from json_schema import conform
 import eventprof
 from eventprof import cli
 
+pytestmark = pytest.mark.version
+
 
 def scope_of(path="/", method="GET", **more):
     return {"type": "http", "method": method, "path": path, **more}

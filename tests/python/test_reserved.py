@@ -16,7 +16,10 @@ from eventprof.answers.first import memory_parts
 from eventprof.answers.reserved import reserved_at_peak
 from eventprof.show.own_lines import short_report
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the system does not say")
+pytestmark = [
+    pytest.mark.version,
+    pytest.mark.skipif(sys.platform != "linux", reason="the system does not say"),
+]
 MIB = 1 << 20
 SIZE = 512 * MIB
 

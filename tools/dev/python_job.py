@@ -1,8 +1,9 @@
 """``./dev python-job NAME RUNNER WERROR PART ROUND PYTEST-ARG...``: pytest on one CPython.
 
 ``./dev test`` starts it as a process of its own. Part: all; no-newest, without what runs on the
-newest CPython alone; quick, where two processes of pytest have half of the files each; or files,
-only those that are among the arguments, with what they need. Round 2: only what failed in round 1.
+newest CPython alone; beside, also without what runs on one release of each X.Y; quick, where two
+processes of pytest have half of the files each; or files, only those that are among the arguments,
+with what they need. Round 2: only what failed in round 1.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dev.shell import Command
 
 #: What runs for longer hangs.
 LIMIT_SECONDS = 5400
+#: The tests that run, by part.
+CHOSEN = {"no-newest": "not newest", "beside": "not newest and not version"}
 NOTHING_RAN = 5  # pytest's exit code
 
 
@@ -72,8 +75,8 @@ def main(arguments: list[str]) -> int:
         environments.ensure(python, "build run test", files=files)
     else:
         environments.ensure(python, "build run test", f"-Dwerror={werror}")
-    if part == "no-newest":
-        rest = ["-m", "not newest", *rest]
+    if part in CHOSEN:
+        rest = ["-m", CHOSEN[part], *rest]
     if part == "quick":
         status = run_halves(python, turn, ["-m", "not slow and not thorough", *rest])
     else:

@@ -66,7 +66,9 @@ class PythonSuites:
     def job(self, python: Python, turn: int) -> list[str]:
         """Return the command that runs pytest on a CPython."""
         runner = " ".join(python.runner)
-        whole = "all" if python.name == self.newest else "no-newest"
+        is_beside = pythons.minor(python.name) != python.name
+        others = "beside" if is_beside else "no-newest"
+        whole = "all" if python.name == self.newest else others
         part = "files" if self.files else "quick" if self.quick else whole
         words = [python.name, runner, str(self.werror).lower(), part, str(turn)]
         return [str(shell.ROOT / "dev"), "python-job", *words, *self.arguments]
