@@ -256,17 +256,27 @@ class Column:
     def arrow_type(self) -> _core._Field:
         """Return an Arrow field without values."""
         dictionary = None if self.words is None else self.words.utf8()
-        return self.name, np.empty(0, self.type()), None, self.nullable, dictionary
+        return self._arrow_name(), np.empty(0, self.type()), None, self.nullable, dictionary
+
+    def _arrow_name(self) -> str:
+        """Return the name as Arrow can have it: without surrogates and NUL, as in its texts."""
+        return self.name.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
     def arrow(self) -> _core._Field:
-        """Return an Arrow field over the values."""
-        nulls = self.nulls()
+        """Return an Arrow field over the values; codes are copied if texts are unknown."""
+        nulls, values = self.nulls(), np.ascontiguousarray(self.values())
+        dictionary = None if self.words is None else self.words.utf8()
+        if dictionary is not None and nulls is not None and nulls.any():
+            # Readers check the indices of nulls, too.
+            values = np.maximum(values, 0)
+            if len(dictionary[0]) == 1:
+                dictionary = np.zeros(2, np.int32), b""
         return (
-            self.name,
-            np.ascontiguousarray(self.values()),
+            self._arrow_name(),
+            values,
             None if nulls is None else np.ascontiguousarray(nulls),
             self.nullable,
-            None if self.words is None else self.words.utf8(),
+            dictionary,
         )
 
     def show(self) -> list[str]:
