@@ -19,7 +19,7 @@ _FORMULA = ("=", "+", "-", "@")
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the table with a heading."""
     table = view.table(options.table)
-    out.write(",".join(table.columns).encode() + b"\n")
+    out.write(b",".join(map(cell, table.columns)) + b"\n")  # labels have names of the program's
     before = [b"" if at == 0 else b"," for at in range(len(table.columns))]
     for rows in render(table, before, b"\n", b"", cell, view.progress):
         out.write(rows)

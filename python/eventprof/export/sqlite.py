@@ -75,10 +75,15 @@ def with_rows(part: Table, rows: Array) -> Table:
 
 def _insert(base: sqlite3.Connection, name: str, table: Table, parts: Iterator[Table]) -> None:
     """Make a table, and put the rows of parts with numbers into it."""
-    kinds = [f'"{column.name}" {_kind(column)}' for column in table._columns.values()]
+    kinds = [f"{_quoted(column.name)} {_kind(column)}" for column in table._columns.values()]
     base.execute(f'create table "{name}" ({", ".join(["row integer primary key", *kinds])})')
     marks = ", ".join("?" * (1 + len(kinds)))
     base.executemany(f'insert into "{name}" values ({marks})', _rows(table, parts))
+
+
+def _quoted(name: str) -> str:
+    """Return a column's name for a statement. Labels have names of the program's own."""
+    return '"' + utf8(name).decode().replace('"', '""').replace("\0", "\\x00") + '"'
 
 
 def _kind(column: Column) -> str:
