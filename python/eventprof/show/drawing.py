@@ -35,7 +35,8 @@ _LONGEST = 2000  # characters of a name that is shortened part by part
 
 def show_percent(part: float, whole: float) -> str:
     """Return a share in percent."""
-    return f"{100 * part / whole:.1f} %" if whole > 0 else "-"
+    # As doubles: times of more than 2.9 years, in ns, overflow an int64 when multiplied.
+    return f"{100 * float(part) / float(whole):.1f} %" if whole > 0 else "-"
 
 
 def _cut(text: str, width: int, dots: str) -> str:
