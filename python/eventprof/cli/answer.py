@@ -79,7 +79,7 @@ def document(
         head["events"] = trace._facts["events"]
         head["duration"] = trace.duration
         head["lost"] = trace.loss.total
-        head["missing"] = missing_parts(trace)
+        head["missing"] = missing_parts(trace, unsure=True)
     lines = [json.dumps(row, default=str) for row in rows]
 
     def text(kept: int) -> str:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..tables.loss import loss_of_others
 from . import Failure
 
 if TYPE_CHECKING:
@@ -106,8 +107,11 @@ def readable(path: str) -> Iterator[None]:
         raise Failure(said if path in said else f"{path}: {said}") from None
 
 
-def missing_parts(trace: Trace) -> list[str]:
-    """Report what is missing, in parts of a sentence; empty if nothing is."""
+def missing_parts(trace: Trace, *, unsure: bool = False) -> list[str]:
+    """Report what is missing, in parts of a sentence; empty if nothing is.
+
+    With `unsure`, also that nobody knows it of a file of another tool.
+    """
     parts = []
     if trace.loss:
         kept = trace._facts["events"]
@@ -115,7 +119,7 @@ def missing_parts(trace: Trace) -> list[str]:
     file = trace.file
     if file is not None:
         parts += file["missing"]
-    return parts
+    return list(dict.fromkeys([*parts, *loss_of_others(trace, unsure=unsure)]))
 
 
 def warn_of_loss(trace: Trace) -> str:

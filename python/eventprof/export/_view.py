@@ -16,6 +16,7 @@ from .._words import printable
 from ..answers.functions import matching, no_match
 from ..answers.own import find_own
 from ..tables.processes import process_of_threads
+from ..tables.loss import loss_of_others
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -412,7 +413,8 @@ class View:
     @property
     def loss(self) -> str | None:
         """A description of lost events; None: no event was lost."""
-        return repr(self.trace.loss)[1:-1] if self.trace.loss else None
+        own = [repr(self.trace.loss)[1:-1]] if self.trace.loss else []
+        return ", ".join([*own, *loss_of_others(self.trace)]) or None
 
     # ---- Order -----------------------------------------------------------------------------------
 

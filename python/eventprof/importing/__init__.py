@@ -8,11 +8,10 @@ fills the builder, and adds to ``builder.lacks`` what the format does not have.
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import os
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 _GZIP = b"\x1f\x8b"
 _LZ4 = b"\x04\x22\x4d\x18"
 _HEAD = 1 << 16
+#: What a compressed file may become: so many bytes, or so many times its size.
+_EXPANDED_BYTES, _EXPANDED_TIMES = 64 << 20, 128
 
 
 class Unreadable(ValueError):
@@ -65,10 +66,10 @@ def read(fd: int, path: str) -> Trace | None:
     builder = Builder(word, path, size)
     try:
         if data.startswith(_GZIP):
-            data = gzip.decompress(data)
+            data = expanded(zlib.decompressobj(31), data)
         importlib.import_module(f".{word}", __name__).read(path, data, builder)
         return builder.trace()
-    except (Unreadable, EOFError, gzip.BadGzipFile, zlib.error, RecursionError) as error:
+    except (Unreadable, EOFError, zlib.error, RecursionError) as error:
         raise _core.FormatError(f"{path}: {_NAMES[word]} that cannot be read: {error}") from None
     except (ImportError, OSError, MemoryError):
         raise
@@ -90,6 +91,8 @@ _NAMES = {
     "memray": "a recording of memray",
     "sampling": "a recording of profiling.sampling",
     "sampling_jsonl": "statistics of profiling.sampling",
+    "firefox": "a profile of the Firefox Profiler",
+    "pyinstrument": "a session of pyinstrument",
 }
 
 
@@ -98,6 +101,35 @@ def _decompressed_head(head: bytes) -> bytes:
         return zlib.decompressobj(31).decompress(head, _HEAD)
     except zlib.error:
         return b""
+
+
+def expanded_bytes_max(data: bytes) -> int:
+    """Return how many bytes the data of a file may become."""
+    return max(_EXPANDED_BYTES, _EXPANDED_TIMES * len(data))
+
+
+def within(data: bytes, found: bytes) -> bytes:
+    """Return what data became, if that is not more than a recording can become."""
+    if len(found) > expanded_bytes_max(data):
+        raise Unreadable(
+            f"its {len(data):,} bytes become more than {expanded_bytes_max(data):,}, as no "
+            "recording does; if it is one, decompress it first"
+        )
+    return found
+
+
+def expanded(decompressor: Any, data: bytes) -> bytes:
+    """Decompress the data of a file, by an object of zlib or compression.zstd.
+
+    Raises
+    ------
+    Unreadable
+        It becomes more than a recording can: a few bytes can stand for gigabytes.
+    """
+    found = within(data, decompressor.decompress(data, expanded_bytes_max(data) + 1))
+    if not decompressor.eof:
+        raise Unreadable("the compressed data ends early")
+    return bytes(found)
 
 
 def recognise(head: bytes, path: str) -> str | None:
@@ -112,6 +144,10 @@ def recognise(head: bytes, path: str) -> str | None:
         return "pstats"
     if text.startswith(b"{") and b'"type"' in text[:40] and b'"run_id"' in text[:400]:
         return "sampling_jsonl"
+    if text.startswith(b"{") and b'"sample_count"' in head and b'"start_time"' in text[:40]:
+        return "pyinstrument"
+    if text.startswith(b"{") and b'"meta"' in text[:40] and b'"stackwalk"' in head:
+        return "firefox"
     if text.startswith((b"{", b"[")):
         if b"speedscope.app/file-format-schema" in head or b'"profiles"' in head[:4096]:
             return "speedscope"

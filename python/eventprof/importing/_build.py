@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from .._words import plural
 from ..tables.descriptions import described
 from ..tables.table import Table
 from ..trace import Trace
 
 _KINDS = {name: number for number, name, *_ in _core.kind_table()}
-_NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")
+NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")
 CALL, RETURN, UNWIND, YIELD = (_KINDS[k] for k in ("CALL", "RETURN", "UNWIND", "YIELD"))
 C_CALL, C_RETURN, C_EXCEPTION = (_KINDS[k] for k in ("C_CALL", "C_RETURN", "C_EXCEPTION"))
 #: The kinds of a call's end: a return, and an exception.
@@ -31,6 +32,17 @@ BEGINS = {
 }  # fmt: skip
 
 _UINT64 = (1 << 64) - 1
+
+#: The end of a call that does not end.
+NEVER = 1 << 62
+#: What a headline says of loss. No format of samples says what happened between them.
+SAMPLED = "sampled: what ran only between samples is not in it"
+NOT_TOLD = "whether events were lost is unknown: the file does not say it"
+
+
+def native_id(value: Any) -> int:
+    """Return the number of a thread or process; 0 if it is none."""
+    return value if type(value) is int and 0 < value < 1 << 63 else 0
 
 
 class Thread:
@@ -107,8 +119,8 @@ class Thread:
         Parameters
         ----------
         found : iterable of tuples
-            (start, end, function, line, kind, raised, yielded, depth). With depth -1 the times say
-            which call a call is in.
+            (start, end, function, line, kind, raised, yielded, depth). The end may be NEVER. With
+            depth -1 the times say which call a call is in.
         """
         open_calls: list[tuple[int, bool, bool]] = []
 
@@ -126,12 +138,12 @@ class Thread:
             if open_calls and end > open_calls[-1][0]:
                 # An inner call cannot end after the outer call. Such times come from rounding, or
                 # from two stacks in one thread.
-                if end - open_calls[-1][0] > 1:
+                if end - open_calls[-1][0] > 1 and end != NEVER:
                     self._builder.overlaps += 1
                 end = open_calls[-1][0]
             self.begin(start, function, line, kind)
             open_calls.append((end, raised, yielded))
-        while open_calls:
+        while open_calls and open_calls[-1][0] != NEVER:
             close()
 
 
@@ -146,6 +158,14 @@ class Builder:
         What was in this file and is not in the trace.
     missing : list of str
         What should be in this file, but is not.
+    lost : list of str
+        What the recording's tool says that it lost.
+    loss_unknown : str or None
+        Why nobody can say that nothing was lost, for the headline; None: the file says it.
+    samples : int or None
+        How many samples were taken; None: unknown, or the calls were not sampled.
+    unit : str or None
+        What the numbers count that stand for times; None: they are ns. Empty: unknown.
     metadata : dict
         The facts of the run that the file has.
     start_ns : int
@@ -158,6 +178,10 @@ class Builder:
         self.notes: list[str] = []
         self.missing: list[str] = []
         self.metadata: dict[str, Any] = {}
+        self.lost: list[str] = []
+        self.loss_unknown: str | None = NOT_TOLD
+        self.samples: int | None = None
+        self.unit: str | None = None
         self.start_ns = 0
         self.monotonic_ns = 0
         self.duration: int | None = None
@@ -242,7 +266,7 @@ class Builder:
         core = _core.make_trace(
             [
                 (_bytes(name), _bytes(module), _bytes(file), -1 if line is None else line,
-                 _NAME_KINDS.index(kind))
+                 NAME_KINDS.index(kind))
                 for name, module, file, line, kind in self._functions
             ],
             list(self._sites),
@@ -256,12 +280,21 @@ class Builder:
             self.notes.append(f"{self.unmatched:,} ends of calls without a begin")
         if self.overlaps:
             self.notes.append(f"{self.overlaps:,} calls that overlap were cut off")
+        lost = [*self.lost, *self.missing]
+        unsure = self.loss_unknown
+        if self.samples is not None:
+            unsure = f"{plural(self.samples, 'sample')}: what ran only between them is not in it"
+        elif lost and unsure == NOT_TOLD:
+            unsure = None
         metadata = {
             **self.metadata,
             "imported": {
                 "format": self.format,
+                "lost": tuple(lost),
+                "unsure": unsure,
+                "unit": self.unit,
                 "lacks": tuple(self.lacks),
-                "notes": (*self.missing, *self.notes),
+                "notes": (*self.lost, *self.missing, *self.notes),
             },
         }
         facts = {

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 from . import Unreadable
-from ._build import BEGINS, C_CALL, CALL, Builder
+from ._build import BEGINS, C_CALL, CALL, NAME_KINDS, NEVER, NOT_TOLD, SAMPLED, Builder, native_id
 
 #: VizTracer's names of Python functions: "name (file:line)".
 _PLACE = re.compile(r"(.*) \((.*):(\d+)\)", re.DOTALL)
@@ -19,12 +20,38 @@ _NOT_KEPT = (
     "clock_frequency_hz", "damaged_chunks", "exported_by", "filtered", "imported",
 )  # fmt: skip
 _FLOWS = {"s": 0, "t": 1, "f": 2}
+#: The category of py-spy's events.
+_PY_SPY = "py-spy"
+
+
+class _Row:
+    """A call of a thread; `order` decides between calls of equal times.
+
+    Attributes
+    ----------
+    around : _Row or None
+        Of a begin with an end: the innermost begin that was open.
+    """
+
+    __slots__ = ("around", "end", "event", "order", "start")
+
+    def __init__(
+        self, start: int, end: int, order: int, event: dict[str, Any], around: _Row | None
+    ) -> None:
+        self.start, self.end, self.order = start, end, order
+        self.event, self.around = event, around
 
 
 class _Text(str):
     """A decimal number, as text."""
 
     __slots__ = ()
+
+
+def _argument(event: dict[str, Any], name: str) -> Any:
+    """Return an argument of an event; None: it has none."""
+    arguments = event.get("args")
+    return arguments.get(name) if isinstance(arguments, dict) else None
 
 
 def _floats(value: Any) -> Any:
@@ -86,36 +113,124 @@ def _cut(data: bytes, error: ValueError) -> Any:
     return events
 
 
+#: The types of otherData's facts of a run, by key, and of its options. Others are for people.
+_TEXT = (str, type(None))
+_TYPES: dict[str, tuple[type, ...]] = {
+    "argv": (tuple,), "backend": _TEXT, "boot": _TEXT, "clock": _TEXT, "displaced": (tuple,),
+    "eventprof": _TEXT, "flight": (dict, type(None)), "gil": (bool,), "hostname": _TEXT,
+    "locks": _TEXT, "merged": (tuple,), "options": (dict,), "overhead": (dict, type(None)),
+    "pid": (int,), "platform": _TEXT, "processes": (tuple,), "python": _TEXT,
+    "ancestors": (tuple, type(None)), "clocks": _TEXT,
+}  # fmt: skip
+_OPTION_TYPES: dict[str, tuple[type, ...]] = {
+    key: (tuple,) for key in ("audit", "domains", "events", "exclude", "include")
+}
+
+
+def _is_sound(key: str, value: Any) -> bool:
+    """Whether a fact has the type that reports expect."""
+    if key in _TYPES and not isinstance(value, _TYPES[key]):
+        return False
+    if key == "pid":
+        return native_id(value) > 0
+    if key == "options":
+        return all(
+            isinstance(value.get(name, ()), types)
+            and all(isinstance(item, str) for item in value.get(name, ()))
+            for name, types in _OPTION_TYPES.items()
+        )
+    if key in ("argv", "displaced"):
+        return all(isinstance(item, str) for item in value)
+    if key in ("merged", "processes"):
+        return all(isinstance(item, dict) for item in value)
+    return True
+
+
+def _is_place(entry: Any) -> bool:
+    """Whether a row of otherData's functions is a name and the five facts of a function."""
+    if not isinstance(entry, list) or len(entry) != 6:
+        return False
+    texts, line = (*entry[:4], entry[5]), entry[4]
+    return (
+        isinstance(entry[0], str)
+        and all(text is None or isinstance(text, str) for text in texts)
+        and (line is None or (type(line) is int and -1 <= line < 1 << 31))
+        and entry[5] in NAME_KINDS
+    )
+
+
 class _Reader:
     def __init__(self, builder: Builder, whole: dict[str, Any]) -> None:
         self._builder = builder
         other = whole.get("otherData")
         self._ours = isinstance(other, dict) and ("exported_by" in other or "eventprof" in other)
         self._known: dict[str, tuple[Any, ...]] = {}
-        self._rows: dict[tuple[str, str], int] = {}
+        self._rows: dict[tuple[str, str, str], int] = {}
         if self._ours:
             assert isinstance(other, dict)
-            builder.metadata.update({k: _floats(v) for k, v in other.items() if k not in _NOT_KEPT})
-            builder.start_ns = int(other.get("start_ns") or 0)
-            builder.monotonic_ns = int(other.get("start_monotonic_ns") or 0)
-            builder.duration = int(other.get("duration_ns") or 0)
-            for name, *place in other.get("functions") or ():
-                self._known.setdefault(name, tuple(place))
-            if other.get("loss"):
-                builder.notes.append(f"with loss: {other['loss']}")
-        if "viztracer_metadata" in whole:
-            builder.metadata["recorded_by"] = (
-                f"viztracer {whole['viztracer_metadata'].get('version')}"
+            self._read_facts(other)
+        viztracer = whole.get("viztracer_metadata")
+        if isinstance(viztracer, dict):
+            builder.metadata["recorded_by"] = f"viztracer {viztracer.get('version')}"
+            if viztracer.get("overflow"):
+                builder.lost.append(
+                    "EVENTS LOST: VizTracer's buffer was full, and the oldest were overwritten (how "
+                    "many is not known; --tracer_entries makes it larger)"
+                )
+            elif "overflow" in viztracer:
+                builder.loss_unknown = None
+
+    def _read_facts(self, other: dict[str, Any]) -> None:
+        """Take the facts of the run that export/chrome.py wrote; those of a wrong type are noted."""
+        builder = self._builder
+        wrong = []
+        for key, value in other.items():
+            if key in _NOT_KEPT:
+                continue
+            value = _floats(value)
+            if _is_sound(key, value):
+                builder.metadata[key] = value
+            else:
+                wrong.append(key)
+        numbers = {}
+        for key in ("start_ns", "start_monotonic_ns", "duration_ns"):
+            value = other.get(key) or 0
+            sound = type(value) is int and 0 <= value < NEVER
+            numbers[key] = value if sound else 0
+            if not sound:
+                wrong.append(key)
+        builder.start_ns, builder.monotonic_ns = numbers["start_ns"], numbers["start_monotonic_ns"]
+        builder.duration = numbers["duration_ns"]
+        functions = other.get("functions") or []
+        for entry in functions if isinstance(functions, list) else ():
+            if _is_place(entry):
+                self._known.setdefault(entry[0], tuple(entry[1:]))
+            else:
+                wrong.append("functions")
+        loss = other.get("loss")
+        if isinstance(loss, str) and loss in (NOT_TOLD, SAMPLED):
+            builder.loss_unknown = loss  # a file of another tool, which was exported again
+        elif loss:
+            builder.lost.append(f"with loss: {loss}")
+        elif "loss" in other:
+            builder.loss_unknown = None
+        if wrong:
+            builder.notes.append(
+                f"otherData is damaged: left out {', '.join(map(str, dict.fromkeys(wrong)))}"
             )
 
-    def _function(self, name: str, category: str) -> int:
-        row = self._rows.get((name, category))
+    def _function(self, event: dict[str, Any], name: str, category: str) -> int:
+        file = _argument(event, "filename") if category == _PY_SPY else None
+        file = file if isinstance(file, str) else ""
+        row = self._rows.get((name, category, file))
         if row is None:
-            row = self._rows[name, category] = self._new_function(name, category)
+            row = self._rows[name, category, file] = self._new_function(name, category, file)
         return row
 
-    def _new_function(self, name: str, category: str) -> int:
+    def _new_function(self, name: str, category: str, file: str) -> int:
         builder = self._builder
+        if file:
+            return builder.function(name, None, file)
         if name in self._known:
             qualname, module, file, line, kind = self._known[name]
             return builder.function(qualname, module, file, line, kind)
@@ -137,16 +252,24 @@ class _Reader:
         points: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         left_out: Counter[str] = Counter()
         first: int | None = None
+        if any(event.get("cat") == _PY_SPY for event in events):
+            builder.metadata["recorded_by"] = "py-spy"
+            builder.lacks.append("counts of calls: it was sampled")
+            builder.loss_unknown = SAMPLED
         pids = Counter(e.get("pid") for e in events if e.get("ph") in ("X", "B"))
         several = len(pids) > 1
         for event in events:
             phase = event.get("ph")
             key = event.get("pid"), event.get("tid")
             if phase == "M":
+                name = _argument(event, "name")
+                if name is None:
+                    continue
                 if event.get("name") == "thread_name":
-                    self._name_thread(key, event, several)
+                    thread_name = f"{key[0]} {name}" if several else str(name)
+                    builder.thread(key, thread_name, native_id(key[1]))
                 elif event.get("name") == "process_name" and not self._ours:
-                    builder.metadata.setdefault("argv", (str(event["args"].get("name")),))
+                    builder.metadata.setdefault("argv", (str(name),))
                 continue
             if phase in ("X", "B", "E"):
                 spans[key].append(event)
@@ -158,39 +281,72 @@ class _Reader:
             time = _ns(event["ts"])
             first = time if first is None else min(first, time)
         if pids and not self._ours:
-            builder.metadata["pid"] = pids.most_common(1)[0][0]
+            pid = pids.most_common(1)[0][0]
+            if native_id(pid):  # a text names a group of threads, not a process
+                builder.metadata["pid"] = pid
         self._base = 0 if self._ours or first is None else first
         if left_out:
             kinds = ", ".join(f"{count:,} of phase {phase}" for phase, count in left_out.items())
             builder.notes.append(f"events that have no place in a trace: {kinds}")
         for key in {**spans, **points}:
-            native = key[1] if isinstance(key[1], int) and key[1] > 0 else 0
-            thread = builder.thread(key, None, native)
+            thread = builder.thread(key, None, native_id(key[1]))
             mine = points.get(key, [])
             if key in spans:
                 self._read_spans(thread, spans[key])
             if mine:
                 self._read_points(key, sorted(mine, key=lambda e: _ns(e["ts"])))
 
-    def _name_thread(self, key: Any, event: dict[str, Any], several: bool) -> None:
-        name = str(event["args"].get("name"))
-        native = key[1] if isinstance(key[1], int) and key[1] > 0 else 0
-        self._builder.thread(key, f"{key[0]} {name}" if several else name, native)
-
     def _read_spans(self, thread: Any, events: list[dict[str, Any]]) -> None:
-        if any(event["ph"] != "X" for event in events):
+        if all(event["ph"] != "X" for event in events):
             self._read_steps(thread, events)
             return
-        rows = []
-        for at, event in enumerate(events):
+        complete = [event for event in events if event["ph"] == "X"]
+        rows: list[_Row] = []
+        for event in complete:
             start = _ns(event["ts"]) - self._base
-            rows.append((start, start + _ns(event.get("dur", 0)), at))
-        in_order = all(a[0] <= b[0] for a, b in pairwise(rows))
-        # VizTracer writes a call when it ends: inner calls come first.
-        rows.sort(key=lambda row: (row[0], -row[1], row[2] if in_order else -row[2]))
-        if in_order and self._ours:
-            rows.sort(key=lambda row: row[2])
-        thread.spans(self._span(events[at], start, end) for start, end, at in rows)
+            rows.append(_Row(start, start + _ns(event.get("dur", 0)), len(rows), event, None))
+        in_order = all(a.start <= b.start for a, b in pairwise(rows))
+        if not in_order:  # VizTracer writes a call when it ends: inner calls come first
+            for row in rows:
+                row.order = -row.order
+        others = self._paired([event for event in events if event["ph"] != "X"], len(rows))
+        rows += others
+        rows.sort(key=lambda row: (row.start, -row.end, row.order))
+        if in_order and self._ours and not others:
+            rows.sort(key=lambda row: row.order)
+        thread.spans(self._spans(rows, bool(others)))
+
+    def _paired(self, events: list[dict[str, Any]], first: int) -> list[_Row]:
+        """Make a row of each begin and its end. Begins without an end never end."""
+        rows: list[_Row] = []
+        open_rows: list[_Row] = []
+        for event in sorted(events, key=lambda event: _ns(event["ts"])):
+            time = _ns(event["ts"]) - self._base
+            if event["ph"] == "B":
+                around = open_rows[-1] if open_rows else None
+                open_rows.append(_Row(time, NEVER, first + len(rows), event, around))
+                rows.append(open_rows[-1])
+            elif open_rows:
+                open_rows.pop().end = time
+            else:
+                self._builder.unmatched += 1
+        return rows
+
+    def _spans(self, rows: list[_Row], nested: bool) -> Iterator[Any]:
+        """Yield the rows as `Thread.spans` wants them; `nested`: some are begins with an end.
+
+        A call ends before the next begins at the same time, but not if both are begins, and the
+        next came before the end.
+        """
+        inside: list[_Row] = []
+        for row in rows:
+            span = self._span(row.event, row.start, row.end)
+            if nested and span[-1] < 0:
+                while inside and inside[-1].end <= row.start and inside[-1] is not row.around:
+                    inside.pop()
+                span = (*span[:-1], len(inside))
+                inside.append(row)
+            yield span
 
     def _span(self, event: dict[str, Any], start: int, end: int) -> Any:
         name, category = str(event.get("name", "?")), str(event.get("cat", ""))
@@ -200,7 +356,7 @@ class _Reader:
         return (
             start,
             end,
-            self._function(name, category),
+            self._function(event, name, category),
             line if isinstance(line, int) else -1,
             self._kind(name, category),
             bool(arguments.get("raised")),
@@ -209,27 +365,20 @@ class _Reader:
         )
 
     def _read_steps(self, thread: Any, events: list[dict[str, Any]]) -> None:
-        """Add begins and ends of calls; a complete event among them is a begin and an end."""
-        steps: list[tuple[int, int, int, dict[str, Any]]] = []
-        for at, event in enumerate(events):
+        """Add begins and ends of calls; those with equal times keep the file's order."""
+        lines = [-1]  # of each open call: where it calls the next
+        for event in sorted(events, key=lambda event: _ns(event["ts"])):
             time = _ns(event["ts"]) - self._base
-            if event["ph"] == "X":
-                end = time + _ns(event.get("dur", 0))
-                steps.append((time, 1, at, event))
-                steps.append((end, 0, -at, event))
-            else:
-                steps.append((time, int(event["ph"] == "B"), at, event))
-        # Events with equal times keep the file's order.
-        if all(event["ph"] != "X" for event in events):
-            steps.sort(key=lambda step: (step[0], step[2]))
-        else:
-            steps.sort(key=lambda step: step[:3])
-        for time, begins, _, event in steps:
-            if begins:
+            if event["ph"] == "B":
                 name, category = str(event.get("name", "?")), str(event.get("cat", ""))
-                thread.begin(time, self._function(name, category), -1, self._kind(name, category))
+                function = self._function(event, name, category)
+                thread.begin(time, function, lines[-1], self._kind(name, category))
+                line = _argument(event, "line") if category == _PY_SPY else None
+                lines.append(line if isinstance(line, int) else -1)
             else:
                 thread.end(time)
+                if len(lines) > 1:
+                    lines.pop()
 
     def _read_points(self, key: Any, events: list[dict[str, Any]]) -> None:
         # The builder wants the events of a thread in order of time, but points lie between calls

@@ -11,6 +11,8 @@ from .speedscope import samples
 
 #: Frames as profiling.sampling writes them.
 _PLACE = re.compile(r"(.*):([^:]*):(\d+)")
+#: ... and as py-spy does.
+_PY_SPY = re.compile(r".* \(.*:\d+\)")
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
@@ -20,17 +22,22 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         if not line.strip():
             continue
         stack, _, weight = line.rpartition(" ")
-        if not weight.isdigit() or not stack:
+        if not weight.isdigit() or not (stack or line.startswith(" ")):
             raise Unreadable(f"line {number} does not end with a number")
-        frames = tuple(stack.split(";"))
+        # py-spy writes an empty stack for a thread whose frames it could not read.
+        frames = tuple(stack.split(";")) if stack else ("(no stack)",)
         found[frames] = found.get(frames, 0) + int(weight)
     builder.lacks += [
         "counts of calls", "order", "threads", "allocations", "lines of calls", "exceptions",
         "times: the file does not say what its numbers count",
     ]  # fmt: skip
+    builder.unit = ""
     texts = unescaped({frame for frames in found for frame in frames}, besides=";")
     found = {tuple(texts[frame] for frame in frames): n for frames, n in found.items()}
     stacks = sorted(found)
+    if any(_PY_SPY.fullmatch(frame) for frames in stacks for frame in frames):
+        builder.unit, builder.samples = "sample", sum(found.values())
+        builder.lacks[-1] = "times: its numbers count samples"
     places = all(_PLACE.fullmatch(frame) for frames in stacks for frame in frames[1:])
 
     def function(frame: str) -> int:

@@ -2,65 +2,92 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
+
+import numpy as np
 
 from .._optional import require
 from . import Unreadable
 from ._build import Builder
 
 #: The kind of event for each of memray's AllocatorType.
-_WORDS = {
+WORDS = {
     1: "FREE_OBJ", 2: "MALLOC_OBJ", 3: "CALLOC_OBJ", 4: "REALLOC_OBJ", 5: "FREE_LIBC",
     6: "MALLOC_LIBC", 7: "REALLOC_LIBC", 8: "CALLOC_LIBC", 9: "MALLOC_LIBC", 10: "MALLOC_LIBC",
     11: "MALLOC_LIBC", 12: "MALLOC_LIBC", 13: "MALLOC_LIBC", 14: "MALLOC_LIBC", 15: "FREE_LIBC",
 }  # fmt: skip
+#: Columns that _memray_reader.py writes.
+COLUMNS = 5
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
     """Fill the builder: the n-th event is at n ns."""
-    memray = require("memray", "memray", f"{path}: a recording of memray")
-    try:
-        reader = memray.FileReader(path)
-    except (OSError, ValueError) as error:
-        raise Unreadable(str(error)) from None
-    known = reader.metadata
+    require("memray", "memray", f"{path}: a recording of memray")
+    head, columns = _read_elsewhere(path)
     builder.metadata.update(
-        pid=known.pid, argv=tuple(known.command_line.split()), recorded_by="memray"
+        pid=head["pid"], argv=tuple(head["command"].split()), recorded_by="memray"
     )
-    builder.start_ns = round(known.start_time.timestamp() * 1e9)
+    builder.start_ns = head["start_ns"]
     builder.lacks += [
         "times: the n-th event is at n ns", "calls", "exceptions",
         "modules and first lines of functions",
     ]  # fmt: skip
-    if not known.trace_python_allocators:
+    if not head["python_allocators"]:
         builder.lacks.append("blocks of Python's allocators (--trace-python-allocators)")
-    try:
-        records = reader.get_allocation_records()
-        _read(records, builder)
-    except NotImplementedError as error:
-        raise Unreadable(f"{error}; memray wrote it with --aggregate") from None
+    count = columns.shape[1]
+    _fill(builder, head, columns)
+    # memray has no buffer that could be full, but reads what a killed program left as if it were whole.
+    builder.loss_unknown = "whether the end is missing is unknown: memray's files do not say it"
+    if head.get("cut"):
+        builder.missing.append(f"the end of the file, after {count:,} events: {head['cut']}")
+    if head["unknown"]:
+        builder.notes.append(f"{head['unknown']:,} events of an allocator that is not known")
 
 
-def _read(records: Any, builder: Builder) -> None:
-    places: dict[int, tuple[int, int]] = {}
-    left_out = 0
-    for time, record in enumerate(records):
-        word = _WORDS.get(int(record.allocator))
-        if word is None:
-            left_out += 1
-            continue
-        thread = builder.thread(record.tid, record.thread_name or None)
-        if word.startswith("FREE"):
-            thread.block(time, word, record.address, -1)
-            continue
-        number = record.stack_id
-        if number not in places:
-            stack = record.stack_trace(max_stacks=1)
-            function, line = -1, -1
-            if stack:
-                name, file, line = stack[0]
-                function = builder.function(name, None, file, None)
-            places[number] = function, line
-        thread.block(time, word, record.address, record.size, *places[number])
-    if left_out:
-        builder.notes.append(f"{left_out:,} events of an allocator that is not known")
+def _read_elsewhere(path: str) -> tuple[dict[str, Any], Any]:
+    """Return the facts and the events that a process of its own read."""
+    program = (
+        "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
+        "from eventprof.importing._memray_reader import main;"
+        "main(sys.argv[2], sys.stdout.buffer)"
+    )
+    # The reader is no part of what the user records.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("EVENTPROF")}
+    found = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(sys.path), path],
+        stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False,
+    )  # fmt: skip
+    if found.returncode < 0:
+        try:
+            name = signal.Signals(-found.returncode).name
+        except ValueError:
+            name = f"signal {-found.returncode}"
+        raise Unreadable(f"memray's reader ended by {name}: the file is damaged")
+    line, _, rest = found.stdout.partition(b"\n")
+    if found.returncode or not line:
+        said = found.stderr.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+        raise Unreadable(f"memray's reader failed: {said}")
+    head = json.loads(line)
+    if head["error"] is not None:
+        raise Unreadable(head["error"])
+    return head, np.frombuffer(rest, np.int64).reshape(COLUMNS, -1)
+
+
+def _fill(builder: Builder, head: dict[str, Any], columns: Any) -> None:
+    threads = [builder.thread(tid, name) for tid, name in head["threads"]]
+    places = [
+        (-1, -1) if place is None else (builder.function(place[0], None, place[1], None), place[2])
+        for place in head["places"]
+    ]
+    for time, (word, thread, address, size, place) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
+    ):
+        if place < 0:
+            threads[thread].block(time, WORDS[word], address, -1)
+        else:
+            threads[thread].block(time, WORDS[word], address, size, *places[place])

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from .._words import plural
 from . import Unreadable
 from ._build import CALL, Builder
 
@@ -14,7 +15,14 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _CLEARED = 1
 _BUILTIN_MONOTONIC, _BUILTIN_REALTIME, _BUILTIN_BOOTTIME = 3, 1, 6
 #: Fields of a packet that are read, and fields that are not events.
-_SILENT = {6, 8, 10, 12, 13, 41, 42, 58, 59, 60, 87}
+_SILENT = {6, 8, 10, 12, 13, 35, 41, 42, 58, 59, 60, 87}
+
+_STATS, _DROPPED = 35, 42  # trace_stats, previous_packet_dropped
+#: Fields of BufferStats that count what was lost.
+_LOSSES = {
+    3: "chunks that were overwritten", 18: "chunks that were discarded",
+    19: "packets of a writer without room",
+}  # fmt: skip
 
 Field = tuple[int, Any]
 
@@ -106,6 +114,8 @@ class _Reader:
         self._events: list[tuple[int, int, int, Any]] = []
         self._left_out: Counter[int] = Counter()
         self._snapshots: dict[int, int] = {}
+        self._dropped = 0
+        self._lost: Counter[str] = Counter()
 
     def read(self, data: bytes) -> None:
         """Read all packets, then add their events in order of time."""
@@ -125,6 +135,12 @@ class _Reader:
                 f"{count:,} packets that are not track events, of fields "
                 f"{', '.join(map(str, sorted(self._left_out)))}"
             )
+        if self._lost:
+            what = ", ".join(f"{count:,} {word}" for word, count in self._lost.items())
+            self._builder.lost.append(f"EVENTS LOST: the buffers of Perfetto lost {what}")
+        elif self._dropped:
+            times = plural(self._dropped, "time")
+            self._builder.lost.append(f"EVENTS LOST: packets were dropped {times}")
         self._events.sort(key=lambda event: event[:2])
         first = self._events[0][0] if self._events else 0
         base = first
@@ -149,6 +165,10 @@ class _Reader:
             sequence.clocks, sequence.thread = clocks, thread
         if 59 in found:
             self._defaults(sequence, found[59])
+        if found.get(_DROPPED):
+            self._dropped += 1
+        if _STATS in found:
+            self._read_stats(found[_STATS])
         if 12 in found:
             self._intern(sequence, found[12])
         if 6 in found:
@@ -199,6 +219,16 @@ class _Reader:
                     at = anchor if incremental else anchor - at
                 sequence.clocks[number] = at, multiplier, incremental
 
+    def _read_stats(self, data: bytes) -> None:
+        """Take what the tracing service says of its buffers: its last word counts."""
+        self._builder.loss_unknown = None
+        self._lost.clear()
+        for field, value in fields(data):
+            if field == 1:  # BufferStats
+                for number, count in fields(value):
+                    if number in _LOSSES and count:
+                        self._lost[_LOSSES[number]] += count
+
     def _defaults(self, sequence: _Sequence, data: bytes) -> None:
         for field, value in fields(data):
             if field == 58:
@@ -234,6 +264,9 @@ class _Reader:
             process = dict(fields(known[3]))
             track.process = process.get(1, 0), _text(process.get(6, b""))
             self._builder.metadata.setdefault("pid", track.process[0])
+            _, with_loss, loss = (track.name or "").partition(" (with loss: ")
+            if with_loss:  # our export writes it
+                self._builder.lost.append(f"with loss: {loss.removesuffix(')')}")
             if track.process[1]:
                 self._builder.metadata.setdefault("argv", (track.process[1],))
         if 8 in known:

@@ -6,13 +6,15 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from . import Unreadable
-from ._build import Builder, of_samples, statistics
+from ._build import SAMPLED, Builder, of_samples, statistics
 from ._escapes import unescaped
 
 if TYPE_CHECKING:
     from ..tables.table import Table
 
 _REF = 0x80
+#: Digits of 15 bits of a number. Counts of calls need 5; of more, the time to read them is squared.
+_DIGITS_MAX = 100
 #: profiling.sampling writes this key. Its other keys have the executing line, not the first line.
 _SAMPLED = ("__sampled__",)
 
@@ -45,6 +47,11 @@ def read(path: str, data: bytes, builder: Builder) -> None:
             column = sums[key]
             assert column is not None
             column.append(value)
+    if any(calls < 0 for calls in sums["calls"] or ()):
+        # pyinstrument samples, and writes -1 for the calls that it did not count.
+        sums.update(calls=None, recursive=None, resumes=None)
+        builder.lacks.append("counts of calls: it was sampled")
+        builder.loss_unknown = SAMPLED
     builder.lacks += ["events", "calls", "threads", "allocations", "order", "exceptions"]
     builder.statistics = statistics(rows, sums)
 
@@ -56,6 +63,7 @@ def _of_samples(stats: dict[Any, Any], builder: Builder) -> Table:
         before = sums.get((file, name), (0, 0))
         sums[file, name] = before[0] + round(own * 1e9), before[1] + round(total * 1e9)
     builder.metadata["recorded_by"] = "profiling.sampling"
+    builder.loss_unknown = SAMPLED
     return of_samples(builder, sums)
 
 
@@ -128,13 +136,19 @@ class _Reader:
     def _dict(self, depth: int) -> dict[Any, Any]:
         found = {}
         while self._data[self._at : self._at + 1] != b"0":
+            offset = self._at
             key = self.read(depth + 1)
+            # Tuples in tuples may be made of references: then the hash of a few bytes takes hours.
+            if not isinstance(key, tuple) or any(isinstance(part, tuple) for part in key):
+                raise Unreadable(f"offset {offset}: a key that is not a file, a line and a name")
             found[key] = self.read(depth + 1)
         self._at += 1
         return found
 
     def _long(self) -> int:
         count = self._number("i")
+        if abs(count) > _DIGITS_MAX:
+            raise Unreadable(f"offset {self._at - 4}: a number of {abs(count):,} digits")
         value = 0
         for at in range(abs(count)):
             value |= self._number("H") << 15 * at

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._optional import require
-from . import Unreadable
+from . import Unreadable, expanded, expanded_bytes_max, within
 from ._build import Builder, Thread
 
 _HEADER = "I4B4xQQQIQQII"
@@ -76,6 +76,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     )
     builder.lacks += ["counts of calls: it was sampled", "allocations", "exceptions"]
     seen = _read_samples(_Bytes(body, order), builder, frames, interval * 1000)
+    builder.samples = seen
     if seen != count:
         builder.missing.append(f"{count - seen:,} of {count:,} samples")
 
@@ -104,9 +105,11 @@ def _frames(data: bytes, order: str, strings_at: int, frames_at: int) -> list[tu
 def _decompress(path: str, body: bytes) -> bytes:
     if sys.version_info >= (3, 14):
         zstd = importlib.import_module("compression.zstd")
-        return bytes(zstd.decompress(body))
+        return expanded(zstd.ZstdDecompressor(), body)
     zstandard = require("zstandard", "zstd", f"{path}: compressed by zstd, it")
-    return bytes(zstandard.ZstdDecompressor().decompressobj().decompress(body))
+    most = expanded_bytes_max(body)
+    with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+        return within(body, reader.read(most + 1))
 
 
 def _own(frames: list[tuple[str, str, int]]) -> set[int]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from . import Unreadable
-from ._build import Builder, of_samples
+from ._build import SAMPLED, Builder, of_samples
 
 
 def read(path: str, data: bytes, builder: Builder) -> None:
@@ -15,6 +15,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     frames: dict[int, dict[str, Any]] = {}
     sums: dict[tuple[str, str], list[int]] = {}
     interval = 0
+    builder.loss_unknown = SAMPLED
     ended = False
     for number, line in enumerate(data.splitlines(), 1):
         try:
@@ -40,6 +41,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
                 found[1] += entry["cumulative"]
         elif kind == "end":
             ended = True
+            builder.samples = record.get("samples_total")
     if not ended:
         builder.missing.append("the end of the file: it was cut off")
     builder.statistics = of_samples(

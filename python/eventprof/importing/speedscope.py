@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from . import Unreadable
-from ._build import Builder
+from ._build import SAMPLED, Builder
 
+#: Tools that sample, and write what they found as calls.
+_SAMPLERS = ("pyinstrument", "py-spy")
 _UNITS = {"nanoseconds": 1, "microseconds": 10**3, "milliseconds": 10**6, "seconds": 10**9}
 
 
@@ -39,8 +41,16 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     ]
     timed = [p for p in whole["profiles"] if p.get("unit") in _UNITS]
     base = min((_scaled(p["startValue"], _UNITS[p["unit"]]) for p in timed), default=0)
-    if str(whole.get("exporter", "")).startswith("eventprof"):
+    exporter = str(whole.get("exporter") or "")
+    if exporter.startswith("eventprof"):
         base = 0
+        _, with_loss, loss = str(whole.get("name") or "").partition(" (with loss: ")
+        builder.loss_unknown = None
+        if with_loss:
+            builder.lost.append(f"with loss: {loss.removesuffix(')')}")
+    elif exporter.startswith(_SAMPLERS):
+        builder.lacks.append("counts of calls: it was sampled")
+        builder.loss_unknown = SAMPLED
     for at, profile in enumerate(whole["profiles"]):
         name, unit = str(profile.get("name", "")), profile.get("unit")
         if unit not in _UNITS and (timed or unit == "bytes"):
@@ -49,6 +59,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         scale = _UNITS.get(str(unit), 1)
         if unit not in _UNITS:
             builder.lacks.append("times: what the numbers count is not said")
+            builder.unit = "sample" if profile["type"] == "sampled" else ""
         thread = builder.thread(at, name)
         if profile["type"] == "evented":
             for event in profile["events"]:
@@ -65,6 +76,10 @@ def read(path: str, data: bytes, builder: Builder) -> None:
                 _scaled(profile.get("startValue", 0), scale) - base,
             )
             builder.lacks.append("counts of calls: it was sampled")
+            # A profile of counts has a stack once, with the number of its samples.
+            counts = profile["weights"] if unit not in _UNITS else [1] * len(profile["samples"])
+            builder.samples = (builder.samples or 0) + sum(_scaled(n, 1) for n in counts)
+    builder.lacks = list(dict.fromkeys(builder.lacks))
 
 
 def samples(thread: Any, stacks: list[list[int]], weights: list[int], start: int) -> None:

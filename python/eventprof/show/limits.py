@@ -9,6 +9,7 @@ from rich.text import Text
 from .._words import plural, show_ns
 from ..base.text import clean
 from ..tables.kinds import unknown_kinds
+from ..tables.loss import loss_of_others
 from .drawing import BAD, GOOD, MARK, show_percent
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layout
 
@@ -16,6 +17,7 @@ from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, KINDS, PYTHON_WORDS, Layou
 def limits(page: Layout) -> Iterator[Text]:
     """Report first which events were lost, then what else limits the numbers of the page."""
     loss, events = page.trace.loss, sum(page.recorded.values())
+    unsure = [] if loss else loss_of_others(page.trace)
     damaged = page.trace._core.facts()["damaged_chunks"]
     if damaged:
         parts = plural(damaged, "part")
@@ -33,6 +35,9 @@ def limits(page: Layout) -> Iterator[Text]:
                 f"Nothing is missing from {show_ns(page.known_from)} on; the time before is self "
                 "time of the calls that were open then."
             )
+    elif unsure:
+        said = clean("; ".join(unsure), plain=page.plain)
+        yield Text(f"{said[:1].upper()}{said[1:]}.", style=BAD)
     elif events and not damaged:
         yield Text(f"Nothing lost: {_all(events)}.", style=GOOD)
     elif not damaged and not (page.trace.file or {}).get("awaits_stop"):
@@ -87,7 +92,8 @@ def _other_limits(page: Layout) -> Iterator[str]:
         )
     file = trace.file
     if file is not None:
-        yield from (f"{note}." for note in file["missing"])
+        told = loss_of_others(trace)  # is in the first line
+        yield from (f"{note}." for note in file["missing"] if note not in told)
         yield from (f"{note}." for note in file.get("notes", ()))
         unknown = unknown_kinds(file)
         if unknown is not None:

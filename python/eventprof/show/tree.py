@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from .._words import show_bytes, show_ns
@@ -12,6 +12,7 @@ from ..answers.branches import Branch, build, chosen_own, own_or_all, place_of, 
 from ..answers.reserved import reserved_at_peak
 from ..answers.tree import Tree
 from ..tables.kinds import unknown_kinds
+from ..tables.loss import loss_of_others, time_words
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -19,17 +20,19 @@ if TYPE_CHECKING:
 
 def percent(part: float, whole: float) -> str:
     """Return a share, without decimals."""
-    return f"{100 * part / whole:3.0f} %" if whole > 0 else "    -"
+    return f"{100 * float(part) / float(whole):3.0f} %" if whole > 0 else "    -"
 
 
-def text_lines(tree: Tree, top: Branch, width: int, plain: bool) -> list[str]:
-    """Return the branches as lines of text."""
+def text_lines(
+    tree: Tree, top: Branch, width: int, plain: bool, show: Callable[[int], str] = show_ns
+) -> list[str]:
+    """Return the branches as lines of text; `show` words a time."""
     has_time = top.total > 0
     has_waited = tree.has_lock and len(tree.threads["in_calls"]) > 1 and top.waited > 0
     has_memory = bool(tree.facts["peak"]) or top.allocated > 0
     heads = []
     if has_time:
-        heads += ["time", "", "self"]
+        heads += ["time" if show is show_ns else "total", "", "self"]
     if has_waited:
         heads += ["waited"]
     has_allocated = has_memory and width >= 100
@@ -48,7 +51,7 @@ def text_lines(tree: Tree, top: Branch, width: int, plain: bool) -> list[str]:
             continue
         cells = []
         if has_time:
-            cells += [show_ns(what.total), percent(what.total, whole), show_ns(what.self)]
+            cells += [show(what.total), percent(what.total, whole), show(what.self)]
         if has_waited:
             cells += [show_ns(what.waited) if what.waited else ""]
         if has_allocated:
@@ -59,7 +62,7 @@ def text_lines(tree: Tree, top: Branch, width: int, plain: bool) -> list[str]:
         rows.append((cells, lead, tree.name(what.node), place_of(tree, what.node)))
         items: list[Branch | str] = list(what.children)
         if what.folded:
-            small = f"{what.folded:,} more: {show_ns(what.folded_total)}" if has_time else (
+            small = f"{what.folded:,} more: {show(what.folded_total)}" if has_time else (
                 f"{what.folded:,} more"
             )  # fmt: skip
             items.append(f"... {small}" if plain else f"… {small}")
@@ -90,7 +93,7 @@ def fit(lead: str, name: str, place: str, room: int, plain: bool) -> str:
 
 def headline(trace: Trace, tree: Tree) -> str:
     """Describe in one line what was recorded, and what is missing."""
-    parts = [f"{trace._facts['events']:,} events in {show_ns(trace.duration)}"]
+    parts = [f"{trace._facts['events']:,} events in {time_words(trace)(trace.duration)}"]
     if tree.facts["peak"]:
         parts.append(f"peak {show_bytes(tree.facts['peak'])} at {show_ns(tree.facts['peak_time'])}")
         reserved = reserved_at_peak(trace, tree)
@@ -148,7 +151,7 @@ def said_of_loss(trace: Trace) -> str:
     """Report what is missing; empty if nothing is."""
     loss = trace.loss.total
     parts = [f"{loss:,} EVENTS LOST: all numbers are too small"] if loss else []
-    parts += (trace.file or {}).get("missing", ())
+    parts += dict.fromkeys([*(trace.file or {}).get("missing", ()), *loss_of_others(trace)])
     unknown = unknown_kinds(trace.file or {})
     if unknown:
         parts.append(unknown.partition(";")[0])
@@ -195,4 +198,4 @@ def show_tree(
     tree = trace._tree
     top = build(tree, own_or_all(trace, tree, all, own), limit, root_of(tree, asked.get("node")))
     print(headline(trace, tree), file=file)
-    print("\n".join(text_lines(tree, top, columns, plain)), file=file)
+    print("\n".join(text_lines(tree, top, columns, plain, time_words(trace))), file=file)

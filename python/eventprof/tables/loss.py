@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
-from .._words import plural
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._words import plural, show_ns
+
+if TYPE_CHECKING:
+    from .facts import Facts
+
+
+def _imports(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what the importer said, of a trace and of each trace that was merged into it."""
+    each = [metadata, *(metadata.get("merged") or ())]
+    found = [part.get("imported") for part in each if isinstance(part, Mapping)]
+    return [part for part in found if isinstance(part, Mapping)]
+
+
+def loss_of_others(trace: Facts, *, unsure: bool = True) -> list[str]:
+    """Report what a file of another tool lost; with `unsure`, also that it may lack more."""
+    said = []
+    for part in _imports(trace._recorder_metadata):
+        said += map(str, part.get("lost") or ())
+        if unsure and part.get("unsure"):
+            said.append(str(part["unsure"]))
+    return list(dict.fromkeys(said))
+
+
+def time_words(trace: Facts) -> Callable[[int], str]:
+    """Return what words a time of a trace; a file of another tool may count samples instead."""
+    units = {part.get("unit") for part in _imports(trace._recorder_metadata)}
+    if len(units) != 1 or None in units:
+        return show_ns
+    unit = str(units.pop())
+    return lambda count: plural(int(count), unit) if unit else f"{count:,}"
 
 
 class Loss:

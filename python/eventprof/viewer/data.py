@@ -27,6 +27,7 @@ from .. import _core
 from .._words import plural, show_ns
 from ..answers.own import find_areas
 from ..tables.column import Array
+from ..tables.loss import loss_of_others
 from .page_blocks import HOLDERS, Blocks
 from .page_calls import COARSE, Calls
 from .planes import compress, section, zigzag
@@ -210,7 +211,10 @@ def told(trace: Trace) -> dict[str, Any]:
         facts.append(f"calls by {metadata['backend']}")
     cost = metadata.get("overhead")
     facts.append(f"cost of an event: {_cost(cost)}")
-    return {"limits": limits, "facts": facts, "lost": trace.loss.total, "reason": trace.loss.reason}
+    return {
+        "limits": limits, "facts": facts, "lost": trace.loss.total, "reason": trace.loss.reason,
+        "unsure": ", ".join(loss_of_others(trace)),
+    }  # fmt: skip
 
 
 def _cost(known: Any) -> str:

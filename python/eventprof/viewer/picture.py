@@ -15,6 +15,7 @@ from .. import _core
 from .._words import plural, show_bytes, show_ns
 from ..answers.own import find_areas
 from ..tables.column import Array
+from ..tables.loss import loss_of_others
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -200,7 +201,8 @@ def summary(trace: Trace) -> str:
         f"{plural(trace._facts['events'], 'event')} of {plural(len(trace.threads), 'thread')} "
         f"in {show_ns(trace.duration)}"
     )
-    lost = f"{plural(loss.total, 'event')} lost" if loss else "nothing lost"
+    unsure = ", ".join(loss_of_others(trace))
+    lost = f"{plural(loss.total, 'event')} lost" if loss else unsure or "nothing lost"
     peak = trace.peak().bytes if len(trace.allocations) else 0
     held = f", at most {show_bytes(peak)} live" if peak else ""
     return (

@@ -176,8 +176,9 @@ async function startGraph() {
   byId("title").textContent = head.titles.map(clean).join(" \u2192 ");
   byId("summary").textContent = two ? head.times.join(" \u2192 ") : head.summary;
   const lost = head.told.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.lost, 0);
-  byId("told").textContent = lost ? `${counted(lost, "event")} lost` : "nothing lost";
-  byId("told").className = lost ? "bad" : "good";
+  const unsure = head.told.map((/** @type {any} */ each) => each.unsure).filter(Boolean).join(", ");
+  byId("told").textContent = lost ? `${counted(lost, "event")} lost` : unsure || "nothing lost";
+  byId("told").className = lost || unsure ? "bad" : "good";
   byId("limits").replaceChildren(
     ...head.told.flatMap((/** @type {any} */ told, /** @type {number} */ n) =>
       told.limits.map((/** @type {string} */ text) =>

@@ -133,8 +133,8 @@ class App {
     byId("title").textContent = clean(head.title);
     byId("summary").textContent = head.summary;
     const told = byId("told");
-    told.textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : "nothing lost";
-    told.className = head.told.lost ? "bad" : "good";
+    told.textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : head.told.unsure || "nothing lost";
+    told.className = head.told.lost || head.told.unsure ? "bad" : "good";
     byId("limits").replaceChildren(
       ...[
         ...head.told.limits.map((/** @type {string} */ text) => clean(text)),
