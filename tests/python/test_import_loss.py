@@ -114,7 +114,14 @@ def test_samples_of_speedscope_are_counted(tmp_path):
 
 
 def test_calls_of_a_sampler_are_no_whole_recording(tmp_path):
-    event = {"ph": "B", "name": "f", "cat": "py-spy", "ts": 1, "args": {"filename": "m.py", "line": 3}, **P}
+    event = {
+        "ph": "B",
+        "name": "f",
+        "cat": "py-spy",
+        "ts": 1,
+        "args": {"filename": "m.py", "line": 3},
+        **P,
+    }
     inner = {**event, "name": "g", "args": {"filename": "n.py", "line": 7}}
     ends = [{**event, "ph": "E", "ts": 9}, {**event, "ph": "E", "ts": 9}]
     trace = opened(tmp_path, [event, inner, *ends])
@@ -497,3 +504,86 @@ def test_a_stack_around_itself_has_no_end(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(whole))
 
     refused(tmp_path / "x.json", "has no end")
+
+
+# ---- What is written -----------------------------------------------------------------------------
+
+
+def two_processes(tmp_path):
+    """A merged trace of two recordings, as of two processes."""
+    for pid in (4001, 4002):
+        with eventprof.record() as rec:
+            eventprof.mark("here")
+            sorted("text", key=lambda c: c)
+        rec.trace.export(tmp_path / f"{pid}.json")
+        whole = json.loads((tmp_path / f"{pid}.json").read_text())
+        whole["otherData"] |= {"pid": pid, "argv": [f"prog{pid}.py"]}
+        (tmp_path / f"{pid}.json").write_text(json.dumps(whole))
+    return eventprof.merge([eventprof.open(tmp_path / f"{pid}.json") for pid in (4001, 4002)])
+
+
+def test_chrome_has_each_process_of_a_folder(tmp_path):
+    trace = two_processes(tmp_path)
+    trace.export(tmp_path / "both.json")
+
+    events = json.loads((tmp_path / "both.json").read_text())["traceEvents"]
+    assert {e["pid"] for e in events if e["ph"] in "Xi"} == {4001, 4002}
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    assert (names[4001], names[4002]) == ("prog4001.py", "prog4002.py")
+    back = eventprof.open(tmp_path / "both.json")
+    assert sorted(back.calls["duration"]) == sorted(trace.calls["duration"])
+
+
+def test_perfetto_has_each_process_of_a_folder(tmp_path):
+    from eventprof.importing.perfetto import fields
+
+    two_processes(tmp_path).export(tmp_path / "both.pftrace")
+
+    processes, of_threads, parents = {}, set(), set()
+    for _, data in fields((tmp_path / "both.pftrace").read_bytes()):
+        track = dict(fields(dict(fields(data)).get(60, b"")))
+        if 3 in track:
+            processes[dict(fields(track[3]))[1]] = track[1]
+        if 4 in track:
+            of_threads.add(dict(fields(track[4]))[1])
+            parents.add(track[5])
+    assert of_threads == processes.keys() == {4001, 4002}
+    assert parents == set(processes.values())
+
+
+LABEL = '\udc80x, "y"\''
+
+
+@pytest.mark.parametrize("form", ["csv", "sqlite", "jsonl"])
+def test_a_label_may_have_any_name(form, tmp_path):
+    with eventprof.record(memory=False) as rec, eventprof.label(**{LABEL: "v"}):
+        len("")
+    path = tmp_path / f"x.{form}"
+    rec.trace.export(path, form)
+
+    assert b"\\udc80x" in path.read_bytes()
+    if form == "csv":
+        import csv
+
+        rows = list(csv.reader(path.read_text().splitlines()))
+        assert len({len(row) for row in rows}) == 1
+
+
+def test_no_index_of_arrow_is_negative(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    with eventprof.record() as rec:
+        [object() for _ in range(3)]
+
+    for name in ("events", "calls", "functions", "allocations"):
+        table = pyarrow.table(getattr(rec.trace, name))
+        table.validate(full=True)
+        for column in table.columns:
+            for chunk in column.chunks:
+                if pyarrow.types.is_dictionary(chunk.type) and chunk.null_count:
+                    raw = chunk.indices.buffers()[1].to_pybytes()
+                    width = chunk.indices.type.bit_width // 8
+                    codes = [
+                        int.from_bytes(raw[at : at + width], "little", signed=True)
+                        for at in range(0, len(chunk) * width, width)
+                    ]
+                    assert min(codes) >= 0 and len(chunk.dictionary) > 0

@@ -15,8 +15,8 @@ from .. import _core
 from .._words import printable
 from ..answers.functions import matching, no_match
 from ..answers.own import find_own
-from ..tables.processes import process_of_threads
 from ..tables.loss import loss_of_others
+from ..tables.processes import process_of_threads
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -403,6 +403,42 @@ class View:
     def process(self) -> int:
         """The process id; 1 if it is not known."""
         return int(self.trace.metadata.get("pid") or 1)
+
+    @cached_property
+    def processes(self) -> list[tuple[int, str]]:
+        """The id and command of each process. The ids differ, also if two hosts gave out one."""
+        rows = self.trace._recorder_metadata.get("processes") or ()
+        if len(rows) < 2:
+            return [(self.process, self.title)]
+        found: dict[int, str] = {}
+        for row in rows:
+            number = int(row["pid"] or 0) or 2
+            while number in found:
+                number += 1 << 22
+            found[number] = printable(" ".join(map(str, row["command"])) or "python")
+        return list(found.items())
+
+    def pid_of(self, thread: int | None) -> int:
+        """Return the process id of a thread; None, or a thread that is none: that of the trace."""
+        if thread is None or thread < 0:
+            return self.whole_process
+        return self.pids[thread]
+
+    @cached_property
+    def whole_process(self) -> int:
+        """The process id of what is of all processes: of several, an id that none of them has."""
+        if len(self.processes) == 1:
+            return self.process
+        used = {pid for pid, _ in self.processes}
+        return next(pid for pid in range(1, len(used) + 2) if pid not in used)
+
+    @cached_property
+    def pids(self) -> list[int]:
+        """The process id of each thread."""
+        processes = self.processes
+        if len(processes) == 1:
+            return [self.process] * len(self.trace._thread_rows)
+        return [processes[row][0] for row in process_of_threads(self.trace).tolist()]
 
     @cached_property
     def title(self) -> str:

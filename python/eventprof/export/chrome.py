@@ -32,7 +32,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         out.write(line.encode())
     memory = _write_memory(view, out)
     out.write(
-        b'{"ph":"M","name":"process_sort_index","pid":%d,"args":{"sort_index":0}}\n' % view.process
+        b'{"ph":"M","name":"process_sort_index","pid":%d,"args":{"sort_index":0}}\n'
+        % view.whole_process
     )
     out.write(b'],\n"displayTimeUnit":"ns","otherData":')
     facts = {
@@ -50,14 +51,16 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
 
 
 def _names(view: View) -> bytes:
-    pid = view.process
+    # The live bytes of several processes are one curve, of a process of its own.
+    all_of_them = [] if len(view.processes) == 1 else [(view.whole_process, "(all processes)")]
     lines = [
-        f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{json_text(view.title)}}}}},'
+        f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{json_text(title)}}}}},'
+        for pid, title in [*all_of_them, *view.processes]
     ]
     for row, (tid, name) in enumerate(zip(view.thread_ids, view.thread_names, strict=True)):
         if view.thread_mask[row]:
             lines.append(
-                f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":'
+                f'{{"ph":"M","name":"thread_name","pid":{view.pids[row]},"tid":{tid},"args":'
                 f'{{"name":{json_text(name)}}}}},'
             )
     return "\n".join([*lines, ""]).encode()
@@ -67,7 +70,9 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
     from ..tables.kinds import CALL_WORDS
 
     names = Texts([json_text(name).encode() for name in view.names])
-    threads = Texts([b"%d" % number for number in view.thread_ids])
+    threads = Texts(
+        [b'%d,"tid":%d' % each for each in zip(view.pids, view.thread_ids, strict=True)]
+    )
     kinds = sorted(CALL_WORDS)
     words = Texts([json_text(CALL_WORDS[kind]).encode() for kind in kinds])
     code = np.zeros(max(kinds) + 1, np.int32)
@@ -86,7 +91,7 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
             names.part(np.where(function < 0, unknown, function)),
             b',"cat":',
             words.part(code[kind[rows]]),
-            b',"pid":%d,"tid":' % view.process,
+            b',"pid":',
             threads.part(view.thread[rows]),
             b',"ts":',
             microseconds(view.start[rows]),
@@ -128,17 +133,17 @@ def _flags(bits: int) -> bytes:
 
 def _points(view: View) -> list[str]:
     found = []
-    pid, tids = view.process, view.thread_ids
+    tids = view.thread_ids
     for mark in view.table("marks"):
         found.append(
-            f'{{"ph":"i","s":"t","cat":"mark","name":{json_text(mark.name or "?")},"pid":{pid},'
-            f'"tid":{tids[mark.thread]},"ts":{_us(mark.time)}}},\n'
+            f'{{"ph":"i","s":"t","cat":"mark","name":{json_text(mark.name or "?")},'
+            f'"pid":{view.pid_of(mark.thread)},"tid":{tids[mark.thread]},"ts":{_us(mark.time)}}},\n'
         )
     for counter in view.table("counters"):
         value = json.dumps(counter.value) if np.isfinite(counter.value) else "null"
         found.append(
-            f'{{"ph":"C","cat":"counter","name":{json_text(counter.name or "?")},"pid":{pid},'
-            f'"ts":{_us(counter.time)},"args":{{"value":{value}}}}},\n'
+            f'{{"ph":"C","cat":"counter","name":{json_text(counter.name or "?")},'
+            f'"pid":{view.pid_of(counter.thread)},"ts":{_us(counter.time)},"args":{{"value":{value}}}}},\n'
         )
     return found
 
@@ -149,7 +154,7 @@ def _flows(view: View) -> list[str]:
         to_slice_around = ',"bp":"e"' if flow.phase == "end" else ""
         found.append(
             f'{{"ph":"{_PHASES[flow.phase]}","cat":"flow","name":{json_text(flow.name or "?")},'
-            f'"id":{flow.id},"pid":{view.process},"tid":{view.thread_ids[flow.thread]},'
+            f'"id":{flow.id},"pid":{view.pid_of(flow.thread)},"tid":{view.thread_ids[flow.thread]},'
             f'"ts":{_us(flow.time)}{to_slice_around}}},\n'
         )
     return found
@@ -197,7 +202,7 @@ def _write_memory(view: View, out: IO[bytes]) -> str | None:
         return None
     domains, told = live_bytes(view, CHANGES_MAX)
     for domain, (time, live) in domains.items():
-        head = f'{{"ph":"C","cat":"memory","name":"live {domain}","pid":{view.process},"ts":'
+        head = f'{{"ph":"C","cat":"memory","name":"live {domain}","pid":{view.whole_process},"ts":'
         out.write(
             _core.render_rows(
                 len(time),
@@ -210,7 +215,7 @@ def _write_memory(view: View, out: IO[bytes]) -> str | None:
         _core.render_rows(
             int(chosen.sum()),
             (
-                b'{"ph":"C","cat":"memory","name":"resident","pid":%d,"ts":' % view.process,
+                b'{"ph":"C","cat":"memory","name":"resident","pid":%d,"ts":' % view.whole_process,
                 microseconds(resident["time"][chosen]),
                 b',"args":{"bytes":',
                 number(resident["bytes"][chosen]),

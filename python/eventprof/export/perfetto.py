@@ -39,7 +39,10 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the trace. Times are of CLOCK_MONOTONIC; a snapshot relates it to CLOCK_REALTIME."""
     sequences = iter(range(1, 1 << 31))
     tracks = iter(range(_PROCESS_TRACK + 1, 1 << 62))
-    out.write(_process(view, next(sequences)))
+    process_tracks = {pid: next(tracks) for pid, _ in view.processes}
+    if len(process_tracks) == 1:
+        process_tracks = {view.process: _PROCESS_TRACK}
+    out.write(_process(view, next(sequences), process_tracks))
     chosen = np.flatnonzero(view.thread_mask).tolist()
     thread_tracks = {thread: next(tracks) for thread in chosen}
     # Made before the steps, so that their memory is free again when the steps need memory.
@@ -49,7 +52,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     for thread, steps in enumerate(view.steps):
         if thread not in thread_tracks:
             continue
-        writer = _Thread(view, thread, thread_tracks[thread], next(sequences))
+        parent = process_tracks[view.pids[thread]]
+        writer = _Thread(view, thread, thread_tracks[thread], parent, next(sequences))
         out.write(writer.head(steps))
         for part in steps.parts():
             view.tell(len(part))
@@ -87,12 +91,19 @@ def _descriptor(track: int, name: str, *parts: bytes, parent: int | None = None)
     return message(60, integer(1, track), text(2, name), above, *parts)
 
 
-def _process(view: View, sequence: int) -> bytes:
-    process = message(3, integer(1, view.process), text(6, view.title))
+def _process(view: View, sequence: int, tracks: dict[int, int]) -> bytes:
+    """Describe the process; of several, each, and a track of what is of all of them."""
     loss = f" (with loss: {view.loss})" if view.loss else ""
-    return _packet(sequence, _snapshot(view)) + _packet(
-        sequence, integer(13, 1), _descriptor(_PROCESS_TRACK, view.title + loss, process)
-    )
+    found = [_packet(sequence, _snapshot(view))]
+    flags = integer(13, 1)
+    if len(view.processes) > 1:
+        whole = _descriptor(_PROCESS_TRACK, "(all processes)" + loss)
+        found.append(_packet(sequence, flags, whole))
+        loss, flags = "", integer(13, 0)
+    for pid, title in view.processes:
+        process = message(3, integer(1, pid), text(6, title))
+        found.append(_packet(sequence, flags, _descriptor(tracks[pid], title + loss, process)))
+    return b"".join(found)
 
 
 def _begin(view: View, sequence: int, *defaults: bytes) -> bytes:
@@ -117,10 +128,11 @@ def _on_track(track: int) -> bytes:
 class _Thread:
     """Writes the calls of one thread, a part at a time."""
 
-    def __init__(self, view: View, thread: int, track: int, sequence: int) -> None:
+    def __init__(self, view: View, thread: int, track: int, parent: int, sequence: int) -> None:
         self._view = view
         self._thread = thread
         self._track = track
+        self._parent = parent
         self._sequence = sequence
         self._depth = 0
         self._last_ns = 0
@@ -131,7 +143,7 @@ class _Thread:
         view = self._view
         thread = message(
             4,
-            integer(1, view.process),
+            integer(1, view.pids[self._thread]),
             integer(2, view.thread_ids[self._thread]),
             text(5, view.thread_names[self._thread]),
         )
@@ -160,7 +172,7 @@ class _Thread:
                     )
                 )
         descriptor = _descriptor(
-            self._track, view.thread_names[self._thread], thread, parent=_PROCESS_TRACK
+            self._track, view.thread_names[self._thread], thread, parent=self._parent
         )
         return (
             _begin(view, self._sequence, _on_track(self._track))

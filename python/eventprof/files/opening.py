@@ -62,7 +62,8 @@ def open(
         A file of `Trace.save`, ``record(output=...)`` or ``eventprof run``; a log file also after a
         crash, or while its program runs. Or a file of another tool: Chrome trace JSON (of VizTracer
         and others), Perfetto's protobuf, speedscope's JSON, collapsed stacks, files of pstats (of
-        cProfile), of memray, and of Python 3.15's profiling.sampling. Or a folder, as
+        cProfile), of memray, of pyinstrument, of the Firefox Profiler, and of Python 3.15's
+        profiling.sampling. Or a folder, as
         ``eventprof run`` makes it of a program with children: its recordings as one, see `merge`.
     follow : bool
         Give an iterator of the events as they come, instead of all events until now.
@@ -147,7 +148,8 @@ def _open(source: str) -> Trace:
     what = "it is empty" if not begin else f"its format is unknown (it begins {begin!r})"
     raise _core.FormatError(
         f"{source}: {what}, offset 0; open what Trace.save() or 'eventprof run' wrote, or "
-        "another tool as Chrome trace JSON, Perfetto, speedscope, collapsed, pstats or memray"
+        "another tool as Chrome trace JSON, Perfetto, speedscope, collapsed, pstats, memray, "
+        "pyinstrument or a Firefox profile"
     )
 
 

@@ -122,9 +122,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "pid": (int,), "platform": _TEXT, "processes": (tuple,), "python": _TEXT,
     "ancestors": (tuple, type(None)), "clocks": _TEXT,
 }  # fmt: skip
-_OPTION_TYPES: dict[str, tuple[type, ...]] = {
-    key: (tuple,) for key in ("audit", "domains", "events", "exclude", "include")
-}
+_TEXT_OPTIONS = ("audit", "domains", "events", "exclude", "include")
 
 
 def _is_sound(key: str, value: Any) -> bool:
@@ -135,9 +133,9 @@ def _is_sound(key: str, value: Any) -> bool:
         return native_id(value) > 0
     if key == "options":
         return all(
-            isinstance(value.get(name, ()), types)
+            isinstance(value.get(name, ()), tuple)
             and all(isinstance(item, str) for item in value.get(name, ()))
-            for name, types in _OPTION_TYPES.items()
+            for name in _TEXT_OPTIONS
         )
     if key in ("argv", "displaced"):
         return all(isinstance(item, str) for item in value)
@@ -174,14 +172,14 @@ class _Reader:
             builder.metadata["recorded_by"] = f"viztracer {viztracer.get('version')}"
             if viztracer.get("overflow"):
                 builder.lost.append(
-                    "EVENTS LOST: VizTracer's buffer was full, and the oldest were overwritten (how "
-                    "many is not known; --tracer_entries makes it larger)"
+                    "EVENTS LOST: VizTracer's buffer was full, and the oldest were overwritten "
+                    "(how many is not known; --tracer_entries makes it larger)"
                 )
             elif "overflow" in viztracer:
                 builder.loss_unknown = None
 
     def _read_facts(self, other: dict[str, Any]) -> None:
-        """Take the facts of the run that export/chrome.py wrote; those of a wrong type are noted."""
+        """Take the facts of the run that export/chrome.py wrote; note those of a wrong type."""
         builder = self._builder
         wrong = []
         for key, value in other.items():
@@ -257,7 +255,7 @@ class _Reader:
             builder.lacks.append("counts of calls: it was sampled")
             builder.loss_unknown = SAMPLED
         pids = Counter(e.get("pid") for e in events if e.get("ph") in ("X", "B"))
-        several = len(pids) > 1
+        several = len(pids) > 1 and not self._ours  # ours have it in their names
         for event in events:
             phase = event.get("ph")
             key = event.get("pid"), event.get("tid")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from . import Unreadable
@@ -29,7 +30,9 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         builder.metadata["argv"] = (str(meta["product"]),)
     by_us = str(meta.get("importedFrom") or "").startswith("eventprof")
     builder.metadata["recorded_by"] = str(meta.get("importedFrom") or "a profile of Firefox")
-    builder.lacks += ["counts of calls: it was sampled", "allocations", "exceptions", "lines of calls"]
+    builder.lacks += [
+        "counts of calls: it was sampled", "allocations", "exceptions", "lines of calls",
+    ]  # fmt: skip
     builder.samples = None if by_us else 0
     builder.loss_unknown = None if by_us else SAMPLED
     _, with_loss, loss = str(meta.get("product") or "").partition(" (with loss: ")
@@ -123,14 +126,14 @@ def _read_thread(
         builder.metadata.setdefault("pid", pid)
     to = builder.thread(
         (thread.get("pid"), tid, name), f"{pid} {name}" if several else name,
-        native_id(int(tid)) if str(tid).isdigit() else 0,
+        native_id(int(str(tid))) if str(tid).isdigit() else 0,
     )  # fmt: skip
     if builder.samples is not None:
         builder.samples += len(stacks)
     if not stacks:
         return
     at = [round((time + apart) * 1e6) for time in times]
-    weights = [max(b - a, 0) for a, b in zip(at, at[1:], strict=False)]
+    weights = [max(b - a, 0) for a, b in pairwise(at)]
     # Samples of the viewer's own begins and ends have no time after the last.
     weights.append(interval if builder.samples is not None else 0)
     samples(to, [path(stack) for stack in stacks], weights, at[0])
@@ -157,9 +160,7 @@ def _prefixes(table: _Table, count: int) -> list[int | None]:
     return [at - offset if offset else None for at, offset in enumerate(offsets)]
 
 
-def _functions(
-    table: Callable[[str], _Table], texts: list[str], builder: Builder
-) -> list[int]:
+def _functions(table: Callable[[str], _Table], texts: list[str], builder: Builder) -> list[int]:
     """Return the function of each frame."""
     frame_table = table("frameTable")
     locations = frame_table.column("location")

@@ -41,7 +41,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         builder.lacks.append("blocks of Python's allocators (--trace-python-allocators)")
     count = columns.shape[1]
     _fill(builder, head, columns)
-    # memray has no buffer that could be full, but reads what a killed program left as if it were whole.
+    # memray has no buffer that could be full, but reads what a killed program left as whole.
     builder.loss_unknown = "whether the end is missing is unknown: memray's files do not say it"
     if head.get("cut"):
         builder.missing.append(f"the end of the file, after {count:,} events: {head['cut']}")

@@ -54,7 +54,8 @@ def _read_session(records: list[Any], builder: Builder) -> None:
         thread, stack = "(all threads)", []
         for frame in frames:
             # name, file and line; what follows \x01 are attributes, such as the line that runs.
-            name, file, line, *_ = (*frame.partition("\x01")[0].split("\x00"), "", "")
+            parts: list[str] = str(frame).partition("\x01")[0].split("\x00")
+            name, file, line = [*parts, "", ""][:3]
             if file == "<thread>":
                 thread = name
                 continue
@@ -82,7 +83,10 @@ def _read_tree(root: Any, builder: Builder) -> None:
         start = thread.last
         if frame["function"] != _SELF:
             function = _function(
-                builder, str(frame["function"]), str(frame["file_path"] or ""), int(frame["line_no"])
+                builder,
+                str(frame["function"]),
+                str(frame["file_path"] or ""),
+                int(frame["line_no"]),
             )
             thread.begin(start, function)
             ends.append(start + _ns(frame["time"]))

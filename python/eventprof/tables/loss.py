@@ -20,7 +20,7 @@ def _imports(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def loss_of_others(trace: Facts, *, unsure: bool = True) -> list[str]:
     """Report what a file of another tool lost; with `unsure`, also that it may lack more."""
-    said = []
+    said: list[str] = []
     for part in _imports(trace._recorder_metadata):
         said += map(str, part.get("lost") or ())
         if unsure and part.get("unsure"):
