@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import types
 import warnings
 import zlib
 
@@ -331,7 +332,8 @@ def test_memray_may_die_of_a_file(tmp_path, monkeypatch):
     reader = "import os, signal\nclass FileReader:\n    def __init__(self, path): os.kill(os.getpid(), signal.SIGSEGV)\n"
     (tmp_path / "memray.py").write_text(reader)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "memray", raising=False)
+    # Put there, so that it is taken away again: other tests need the real one.
+    monkeypatch.setitem(sys.modules, "memray", types.ModuleType("memray"))
     (tmp_path / "x.bin").write_bytes(b"memray\0" + bytes(64))
 
     refused(tmp_path / "x.bin", f"memray's reader ended by {signal.SIGSEGV.name}")
