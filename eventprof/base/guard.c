@@ -200,7 +200,9 @@ ep_guard_begin(const void *at)
         return EP_GUARD_NONE;
     }
     int number = EP_GUARD_NONE;
-    pthread_mutex_lock(&guard.lock);
+    if (!ep_os_lock(&guard.lock)) {
+        return EP_GUARD_NONE;
+    }
     for (int i = 0; i < GUARD_COUNT && number < 0; i++) {
         guarded *file = &guard.files[i];
         if (atomic_load_explicit(&file->inode, memory_order_relaxed) == 0) {
@@ -221,10 +223,9 @@ ep_guard_begin(const void *at)
 void
 ep_guard_end(int number)
 {
-    if (number < 0) {
+    if (number < 0 || !ep_os_lock(&guard.lock)) {
         return;
     }
-    pthread_mutex_lock(&guard.lock);
     atomic_store_explicit(&guard.files[number].inode, 0, memory_order_relaxed);
     if (--guard.count == 0) {
         take_away();

@@ -152,6 +152,12 @@ ep_os_is_forked(void)
 }
 
 bool
+ep_os_lock(pthread_mutex_t *lock)
+{
+    return (EP_UNLIKELY(ep_os_is_forked()) ? pthread_mutex_trylock(lock) : pthread_mutex_lock(lock)) == 0;
+}
+
+bool
 ep_os_note_process(void)
 {
     if (same_process == NULL) {

@@ -7,6 +7,7 @@
 #include "hash_index.h"
 #include "invariants.h"
 #include "memory.h"
+#include "os.h"
 
 /* Entries are in pages that never move, so that readers need no lock. */
 #define PAGE_BITS 12
@@ -31,6 +32,7 @@ typedef struct string_entry {
 
 _Atomic(ep_index *) ep_name_index, ep_site_index;
 
+/* In a child of a bare system call another thread may have had it: functions fail there as without memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pages names = {.entry_bytes = sizeof(ep_name)};
 static pages sites = {.entry_bytes = sizeof(ep_site)};
@@ -283,7 +285,9 @@ intern_string(ep_text text)
 uint32_t
 ep_string_add(ep_text text)
 {
-    pthread_mutex_lock(&lock);
+    if (!ep_os_lock(&lock)) {
+        return EP_STRING_NONE;
+    }
     uint32_t id = intern_string(text);
     pthread_mutex_unlock(&lock);
     return id;
@@ -347,7 +351,12 @@ describe(ep_name *name, const ep_name_text *text)
 uint32_t
 ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, void *object, bool *existed)
 {
-    pthread_mutex_lock(&lock);
+    if (existed != NULL) {
+        *existed = false;
+    }
+    if (!ep_os_lock(&lock)) {
+        return 0;
+    }
     uint32_t id = ep_name_find(key, tag);
     if (existed != NULL) {
         *existed = id != 0;
@@ -379,7 +388,9 @@ ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, void *object
 void
 ep_name_describe(uint32_t id, const ep_name_text *text)
 {
-    pthread_mutex_lock(&lock);
+    if (!ep_os_lock(&lock)) {
+        return;
+    }
     ep_name *name = entry_at(&names, id);
     if (name->pending) {
         describe(name, text);
@@ -391,7 +402,9 @@ ep_name_describe(uint32_t id, const ep_name_text *text)
 void
 ep_name_sketch(uint32_t id, const ep_name_text *text)
 {
-    pthread_mutex_lock(&lock);
+    if (!ep_os_lock(&lock)) {
+        return;
+    }
     ep_name *name = entry_at(&names, id);
     if (name->pending) {
         describe(name, text);
@@ -404,7 +417,9 @@ ep_name_sketch(uint32_t id, const ep_name_text *text)
 void
 ep_name_retire(uint32_t id)
 {
-    pthread_mutex_lock(&lock);
+    if (!ep_os_lock(&lock)) {
+        return;
+    }
     ep_index *index = atomic_load_explicit(&ep_name_index, memory_order_relaxed);
     atomic_store_explicit(&index->keys[id].a, RETIRED, memory_order_relaxed);
     pthread_mutex_unlock(&lock);
@@ -413,7 +428,9 @@ ep_name_retire(uint32_t id)
 void *
 ep_name_take_object(uint32_t id)
 {
-    pthread_mutex_lock(&lock);
+    if (!ep_os_lock(&lock)) {
+        return NULL;
+    }
     ep_name *name = entry_at(&names, id);
     void *object = name->object;
     name->object = NULL;
@@ -424,7 +441,9 @@ ep_name_take_object(uint32_t id)
 uint32_t
 ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
 {
-    pthread_mutex_lock(&lock);
+    if (!ep_os_lock(&lock)) {
+        return 0;
+    }
     uint32_t id = ep_site_find(callee, instruction);
     if (id == 0) {
         ep_site *entry = next_entry(&sites);
@@ -525,7 +544,9 @@ ep_site_set_line(uint32_t id, int32_t line)
 void
 ep_names_tell_all(const ep_names_sink *sink, void (*begin)(void *), void *context)
 {
-    pthread_mutex_lock(&lock);
+    if (!ep_os_lock(&lock)) {
+        return;
+    }
     begin(context);
     for (size_t id = 0; id < entry_count(&strings); id++) {
         sink->string((uint32_t)id, ep_string_get((uint32_t)id));

@@ -1,6 +1,10 @@
 /* engine.h: fork, and what happens without memory. */
 #include "ep_tapes.h"
 
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
 /* In the child: what went wrong, 0 for nothing. */
@@ -286,6 +290,95 @@ START_TEST(a_child_of_a_thread_ends_with_its_thread)
 }
 END_TEST
 
+/* ---- A fork by the bare system call ---------------------------------------------------------- */
+
+#if defined(__linux__) && !EP_MODEL_TSAN
+
+static _Atomic bool has_names, may_give_names_back;
+
+static void
+keep_names(void *unused)
+{
+    (void)unused;
+    atomic_store(&has_names, true);
+    while (!atomic_load(&may_give_names_back)) {
+        sched_yield();
+    }
+}
+
+static void
+skip_string(uint32_t id, ep_text text)
+{
+    (void)id;
+    (void)text;
+}
+
+static void
+skip_name(uint32_t id, const ep_name *name)
+{
+    (void)id;
+    (void)name;
+}
+
+static void
+skip_site(uint32_t id, const ep_site *site)
+{
+    (void)id;
+    (void)site;
+}
+
+static void *
+hold_names(void *unused)
+{
+    static const ep_names_sink nowhere = {skip_string, skip_name, skip_site};
+    ep_names_tell_all(&nowhere, keep_names, unused);
+    return NULL;
+}
+
+/* In the child: what went wrong, 0 for nothing. */
+static int
+use_names(void)
+{
+    const ep_name_text text = {.qualname = {"new", 3}, .line = 12347, .kind = EP_NAME_PYTHON};
+    const ep_site site = {.callee = name_ids[0], .line = 12347};
+    bool existed = true;
+    (void)alarm(120);    /* it would wait for ever */
+    if (ep_name_add(0x8880, 0, &text, NULL, &existed) != 0 || existed || ep_name_of_text(&text) != 0 ||
+        ep_site_add(0x8880, 0x8882, &site) != 0 || ep_string_add(text.qualname) != EP_STRING_NONE) {
+        return 1;
+    }
+    ep_name_describe(name_ids[0], &text);
+    ep_name_retire(name_ids[0]);
+    if (ep_name_take_object(name_ids[0]) != NULL) {
+        return 2;
+    }
+    if (ep_name_find(0x1000, 0) != name_ids[0]) {
+        return 3;    /* what is known is found without the lock */
+    }
+    return ep_log_mine() == NULL ? 0 : 4;    /* nothing is recorded */
+}
+
+START_TEST(a_bare_child_does_not_wait_for_a_thread_that_has_the_lock_of_names)
+{
+    setup();
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, hold_names, NULL), 0);
+    while (!atomic_load(&has_names)) sched_yield();
+
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        _exit(use_names());
+    }
+
+    ck_assert_int_eq(exit_code_of(child), 0);
+    atomic_store(&may_give_names_back, true);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(ep_site_find(0x1000, 0x100000), site_ids[0]);
+}
+END_TEST
+
+#endif
+
 #ifdef EP_FAULT_POINTS
 
 /* ---- Out of memory --------------------------------------------------------------------------- */
@@ -503,5 +596,8 @@ EP_TEST_MAIN("engine_fork",
              each_request_for_memory_may_fail,
              without_any_memory_everything_is_counted,
              a_failed_snapshot_changes_nothing,
+#endif
+#if defined(__linux__) && !EP_MODEL_TSAN
+             a_bare_child_does_not_wait_for_a_thread_that_has_the_lock_of_names,
 #endif
              a_thread_without_a_log_can_fork)
