@@ -8,6 +8,7 @@ C code resume them.
 
 from __future__ import annotations
 
+import ctypes
 import dis
 import gc
 import inspect
@@ -306,6 +307,12 @@ CACHE = dis.opmap.get("CACHE", 0)
 SEND = dis.opmap["SEND"]  # of `yield from` and await
 
 
+def _is_evaluated(frame) -> bool:
+    """Whether 3.11 evaluates the frame at this moment: then its stack's top is not saved in it."""
+    inner = ctypes.c_void_p.from_address(id(frame) + 24).value
+    return ctypes.c_int.from_address(inner + 64).value == -1
+
+
 class Reference:
     """Follows the frames of a program.
 
@@ -375,8 +382,11 @@ class Reference:
         """Whether the frame is suspended in `yield from` or await, though it is among those of the thread.
 
         Then an exception is thrown through it into the generator that it waits for, and it does not run. At a
-        yield of its own it runs: it drops what it held while it handles an exception.
+        yield of its own it runs: it drops what it held while it handles an exception. On 3.11 it may do that with what
+        it waited for, too: later versions are at another instruction then.
         """
+        if sys.version_info < (3, 12) and _is_evaluated(frame):
+            return False
         bytecode, at = self._instruction(frame)
         if bytecode[at] == YIELD_VALUE:
             at += 2
