@@ -153,7 +153,9 @@ ep_engine_after_fork_in_child(void)
     while (ep_engine.logs != NULL) {
         ep_log *log = ep_engine.logs;
         ep_log_unlink(log);
-        atomic_store_explicit(&log->thread->exited, log != mine, memory_order_relaxed);
+        if (log != mine) {
+            ep_thread_end(log->thread);
+        }
         if (log->chunk != NULL && make_private(log->chunk)) {
             /* Only the zero word shows how far the other threads had written. */
             _Atomic uint64_t *words = (_Atomic uint64_t *)(log->chunk->header + 1);
@@ -174,7 +176,7 @@ ep_engine_after_fork_in_child(void)
     for (size_t i = 0; i < ep_engine.thread_count; i++) {
         ep_thread *thread = ep_engine.threads[i];
         if (!thread->attached) {    /* an expected thread, which does not exist in the child */
-            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
+            ep_thread_end(thread);
         }
     }
     ep_engine.expected_count = 0;
@@ -191,7 +193,7 @@ ep_engine_after_fork_in_child(void)
         r->dropped_ticks = 0;
         for (size_t i = 0; i < r->thread_capacity; i++) {
             if (r->threads[i] != NULL) {
-                memset(r->threads[i]->lost, 0, sizeof r->threads[i]->lost);
+                r->threads[i]->lost.count = 0;
                 r->threads[i]->open.depth = 0;
             }
         }

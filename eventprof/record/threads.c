@@ -26,9 +26,13 @@ new_thread(uint64_t native_id)
         return NULL;
     }
     ep_thread *thread = ep_calloc(1, sizeof *thread);
-    if (thread == NULL) {
+    ep_entries *entries = ep_calloc(1, sizeof *entries);
+    if (thread == NULL || entries == NULL) {
+        free(thread);
+        free(entries);
         return NULL;
     }
+    thread->entries = entries;
     thread->id = (uint32_t)ep_engine.thread_count + 1;
     thread->native_id = native_id;
     ep_engine.threads[ep_engine.thread_count++] = thread;
@@ -36,6 +40,17 @@ new_thread(uint64_t native_id)
         ep_file_put_thread(thread);
     }
     return thread;
+}
+
+void
+ep_thread_end(ep_thread *thread)
+{
+    if (thread->entries != NULL) {
+        free(thread->entries->handling);
+        free(thread->entries);
+        thread->entries = NULL;
+    }
+    atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
 }
 
 /* From the newest: the system reuses the ids of dead threads. */
@@ -75,7 +90,7 @@ ep_threads_forget_dead(void)
         ep_thread *thread = ep_engine.threads[i];
         if (!thread->attached && !atomic_load_explicit(&thread->exited, memory_order_relaxed) &&
             !ep_os_thread_lives(thread->native_id)) {
-            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
+            ep_thread_end(thread);
             ep_engine.expected_count -= 1;
         }
     }
@@ -216,7 +231,7 @@ give_back_log(ep_log *log)
         ep_chunk_seal(log->chunk, log->next);
     }
     ep_log_unlink(log);
-    atomic_store_explicit(&log->thread->exited, true, memory_order_relaxed);
+    ep_thread_end(log->thread);
     if (ep_engine.running_count == 0) {
         ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);
     }
@@ -286,15 +301,13 @@ ep_engine_set_todo(uint32_t todo)
 }
 
 void
-ep_engine_set_todo_of(const ep_thread *thread, uint32_t todo)
+ep_thread_set_todo_locked(const ep_thread *thread, uint32_t todo)
 {
-    ep_engine_lock();
     for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
         if (log->thread == thread) {
             log->todo |= todo;
         }
     }
-    ep_engine_unlock();
 }
 
 static ep_log *
@@ -318,10 +331,11 @@ attach(void)
         ep_os_free_wiped(log, sizeof *log, EP_LOG_WIPED_BYTES);
         return NULL;
     }
-    if (log->thread->unsettled_count != 0) {
+    const ep_entries *entries = log->thread->entries;
+    if (entries->unsettled_count != 0) {
         log->todo |= EP_TODO_UNSETTLED;
     }
-    if (log->thread->thrown_count != 0 || log->thread->thrown_dropped != 0) {
+    if (entries->thrown_count != 0 || entries->thrown_dropped != 0) {
         log->todo |= EP_TODO_THROWN;
     }
     log->next_log = ep_engine.logs;
