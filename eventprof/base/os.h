@@ -22,8 +22,8 @@ bool ep_os_is_forked(void);
 /* Once without threads, and in the child of a fork. Fails: false, no memory. */
 bool ep_os_note_process(void);
 
-/* Takes a lock. In a child of a bare system call the thread that has it may not exist: there the lock is taken
- * only if it is free. Returns: whether it was taken; always in other processes. */
+/* Takes a lock. In a child of a bare system call the thread that has it may not exist: there the lock is
+ * taken only if it is free. Returns: whether it was taken; always in other processes. */
 EP_CHECKED bool ep_os_lock(pthread_mutex_t *lock);
 
 /* Like ep_os_map(), already touched, on huge pages if the system has them. Parts of it may be unmapped. */

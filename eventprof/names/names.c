@@ -32,7 +32,8 @@ typedef struct string_entry {
 
 _Atomic(ep_index *) ep_name_index, ep_site_index;
 
-/* In a child of a bare system call another thread may have had it: functions fail there as without memory. */
+/* In a child of a bare system call another thread may have had it: functions fail there as without
+ * memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pages names = {.entry_bytes = sizeof(ep_name)};
 static pages sites = {.entry_bytes = sizeof(ep_site)};

@@ -216,8 +216,8 @@ ep_thread_place ep_engine_place_of(const ep_thread *thread);
  * calling thread. */
 void ep_engine_unsettle(ep_thread *thread, const void *frame, uint32_t site);
 
-/* Called by the thread itself. `begins`: the unsettled call (index in entries->unsettled) begins now, and so
- * was not open in the windows that took it as open. Otherwise it had begun. */
+/* Called by the thread itself. `begins`: the unsettled call (index in entries->unsettled) begins now, and
+ * so was not open in the windows that took it as open. Otherwise it had begun. */
 void ep_engine_settle(ep_thread *thread, uint32_t index, bool begins);
 
 /* A slice of a generator begins by an exception that is thrown into it: remembers its frame until the slice
@@ -276,8 +276,8 @@ typedef struct ep_recorder_stats {
 
 ep_recorder_stats ep_recorder_get_stats(const ep_recorder *recorder);
 
-/* The count of a kind; it is zero if the kind was not there. Returns: view into *losses until the next call,
- * or NULL without memory. */
+/* The count of a kind; it is zero if the kind was not there. Returns: view into *losses until the next
+ * call, or NULL without memory. */
 ep_loss *ep_losses_of(ep_losses *losses, unsigned kind);
 
 uint64_t ep_losses_total(const ep_losses *losses);

@@ -188,7 +188,8 @@ check_lost(const ep_recorder *recorder, const ep_window_thread *thread, size_t i
         unsigned kind = (unsigned)thread->lost.kinds[i].kind;
         uint64_t lost = thread->lost.kinds[i].count;
         EP_INVARIANT(lost == 0 || ep_kinds_has(recorder->options.kinds, kind),
-                     "thread %zu lost %" PRIu64 " events of kind %u, which is not recorded", id, lost, kind);
+                     "thread %zu lost %" PRIu64 " events of kind %u, which is not recorded", id,
+                     lost, kind);
     }
 }
 

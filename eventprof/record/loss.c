@@ -121,7 +121,8 @@ ep_recorder_thread(ep_recorder *recorder, uint64_t thread_id)
 
 /* thread: NULL without memory. */
 static void
-add_lost(ep_recorder *recorder, ep_capture *capture, ep_window_thread *thread, unsigned kind, uint64_t count)
+add_lost(ep_recorder *recorder, ep_capture *capture, ep_window_thread *thread, unsigned kind,
+         uint64_t count)
 {
     ep_loss *loss = thread != NULL ? ep_losses_of(&thread->lost, kind) : NULL;
     if (loss != NULL) {

@@ -210,8 +210,8 @@ fill_kind_table(ep_file_kind table[EP_KIND_COUNT])
     }
 }
 
-/* Opens the file that file->path names, or that it will replace: then it has file->temporary. Returns: EP_OK,
- * with file->descriptor (-1: errno says why), or EP_NOMEM. */
+/* Opens the file that file->path names, or that it will replace: then it has file->temporary. Returns:
+ * EP_OK, with file->descriptor (-1: errno says why), or EP_NOMEM. */
 static ep_status
 open_as_asked(ep_file *file, const ep_file_options *options)
 {

@@ -33,8 +33,8 @@ typedef struct ep_file_options {
 EP_CHECKED ep_status ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error);
 
 /* Lets the file replace what is at its path. Until then it has a temporary name beside it, and the old file
- * is whole: the caller may find that nothing can be recorded. No-op for a file that replaces nothing. Fails:
- * EP_IO, and the old file is still there. */
+ * is whole: the caller may find that nothing can be recorded. No-op for a file that replaces nothing.
+ * Fails: EP_IO, and the old file is still there. */
 EP_CHECKED ep_status ep_file_put_in_place(ep_file *file, ep_error *error);
 
 /* Removes the file from its folder, in which nothing was recorded. What it was to replace stays. */

@@ -290,8 +290,13 @@ def blocks_the_loop(share, step):
         (blocks_the_loop, 0.5, 0.1, "blocked-event-loop"),
     ],
     ids=[
-        "growing-calls", "one-slow-call", "import-time", "gc-share", "lock-waiting",
-        "contended-lock", "blocked-event-loop",
+        "growing-calls",
+        "one-slow-call",
+        "import-time",
+        "gc-share",
+        "lock-waiting",
+        "contended-lock",
+        "blocked-event-loop",
     ],
 )
 def test_a_finding_does_not_depend_on_how_long_the_run_is(program, found, not_found, rule, step):

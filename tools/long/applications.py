@@ -388,7 +388,15 @@ TEXT = (
     "lost must be the rest, by thread and kind; its tables must be those of a replay of what is left. What the filters leave "
     "must be what a filter in Python leaves of the whole. ``merge`` of two recordings must have their sums. After it stand "
     "the events that were replayed, the numbers that were compared, and the events that the ring lost; nothing differs. *Not "
-    "replayed*: the recording was only verified."
+    "replayed*: the recording was only verified. torch and ray have no row: torch was recorded, but its replay did not "
+    "end in 25 minutes; ray's node gives its daemons 30 s to start, which they need longer for while they are recorded on a "
+    "busy machine."
+)
+RANDOM = (
+    "Random programs of generators, coroutines and context managers (``test_slices.py --programs 10000``) must have the calls "
+    "around each of their marks that the interpreter's frames have. On 3.11.7 9,999 of 10,000 have. In the other (6074) an "
+    "exception is thrown into a generator that delegates, and 3.11 reports the end of the slice without its begin: verify "
+    "reports an end without a call. It is not mended yet."
 )
 
 
@@ -414,7 +422,7 @@ def section(directory: Path) -> list[str]:
         if of_python:
             out += [f"   * - {name} {max(r['version'] for r in of_python.values())}"]
             out += [f"     - {_cell(of_python.get(python))}" for python in pythons]
-    return [*out, ""]
+    return [*out, "", *textwrap.wrap(RANDOM, 118), ""]
 
 
 def page(directory: Path) -> None:

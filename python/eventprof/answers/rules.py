@@ -1,8 +1,8 @@
 """The rules that find what is likely wrong with a program.
 
 The rules look at counts, bytes and shares of the whole, with wide margins: the times that a busy
-machine makes longer must not cause a finding. No threshold is a time, so that a program has the same
-findings on a fast machine and on a slow one; the exception says why (`_LONG_TENURE_NS`).
+machine makes longer must not cause a finding. No threshold is a time, so that a program has the
+same findings on a fast machine and on a slow one; the exception says why (`_LONG_TENURE_NS`).
 """
 
 from __future__ import annotations
@@ -473,9 +473,9 @@ def exceptions(case: Case) -> Iterator[Finding]:
     )
 
 
-#: A fifth of the time after which the interpreter asks a thread to give up the lock: 5 ms by default
-#: (sys.setswitchinterval), on a fast machine and on a slow one, whatever the length of the run. So a
-#: time it is, and no share of the run.
+#: A fifth of the time after which the interpreter asks a thread to give up the lock: 5 ms by
+#: default (sys.setswitchinterval), on a fast machine and on a slow one, whatever the length of the
+#: run. So a time it is, and no share of the run.
 _LONG_TENURE_NS = 1_000_000
 
 

@@ -211,7 +211,7 @@ def ancestors_of(parent_pid: Any, known: Any) -> tuple[int, ...]:
 
 
 def replaced(folder: str, force: bool) -> list[str]:
-    """List the files of an earlier run in a folder, for the caller to remove once the new run has begun.
+    """List the files of an earlier run, to be removed once the new run has begun.
 
     Returns
     -------
