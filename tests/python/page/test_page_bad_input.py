@@ -149,7 +149,7 @@ def test_bad_input_is_shown_right(browser, tmp_path, what):
     assert browser.run("window.hacked") is None
     assert browser.run("document.querySelectorAll('img').length") == 0
     assert browser.run("eventprofPage.data.count") == len(trace.calls)
-    assert browser.run("eventprofPage.data.blocks") == len(trace.allocations)
+    assert browser.run("eventprofPage.data.blocks.count") == len(trace.allocations)
     if len(trace.calls):
         assert (
             max(browser.run("[...eventprofPage.data.dur]")) == values(trace.calls, "duration").max()
@@ -199,7 +199,7 @@ def test_calls_whose_clock_stood_still_keep_their_parents(browser, tmp_path, tra
     parent = values(calls, "parent")[order]
     assert parents == np.where(parent < 0, -1, place[parent]).tolist()
     blocks = browser.run(
-        "(({data: d}) => [...d.size.keys()].map((b) => d.callOfEvent(d.birthOf(b))))(eventprofPage)"
+        "(({data: d}) => [...d.blocks.size.keys()].map((b) => d.callOfEvent(d.blocks.birthOf(b))))(eventprofPage)"
     )
     call = values(trace.allocations, "call")
     assert blocks == np.where(call < 0, -1, place[call]).tolist()
@@ -227,10 +227,10 @@ def test_blocks_have_their_times_however_far_apart_they_are(browser, tmp_path):
     times = np.sort(np.r_[start, end[end >= 0]])
     asked = sorted({0, *times.tolist(), *(times + 1).tolist(), *(times // 2).tolist()})
     found = browser.run(
-        "(({data: d, bandsAt}) => { const blocks = [...d.size.keys()], deaths = d.deathsOf(blocks);"
-        " return {start: blocks.map((b) => d.timeOf(d.birthOf(b))), end: blocks.map((b) => deaths.has(b) ? d.timeOf(deaths.get(b)) : -1),"
-        f" at: {asked}.map((t) => [d.eventAt(t), d.eventAfter(t), bandsAt(t).reduce((a, b) => a + b, 0)]),"
-        " far: d.far.size}; })(eventprofPage)"
+        "(({data: d, bandsAt}) => { const blocks = [...d.blocks.size.keys()], deaths = d.blocks.deathsOf(blocks);"
+        " return {start: blocks.map((b) => d.blocks.timeOf(d.blocks.birthOf(b))), end: blocks.map((b) => deaths.has(b) ? d.blocks.timeOf(deaths.get(b)) : -1),"
+        f" at: {asked}.map((t) => [d.blocks.eventAt(t), d.blocks.eventAfter(t), bandsAt(t).reduce((a, b) => a + b, 0)]),"
+        " far: d.blocks.far.size}; })(eventprofPage)"
     )
 
     assert found["far"] >= 3

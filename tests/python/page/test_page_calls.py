@@ -49,7 +49,7 @@ def test_the_page_has_every_call_of_the_table(shown, trace, order):
 
 
 ALL_BYTES = """
-(({data: d}) => [d.start, d.dur, d.func, d.flags, d.kind, d.line, d.event, d.distance, d.frameTime, d.size, d.charge, d.eventRow]
+(({data: d}) => [d.start, d.dur, d.func, d.flags, d.kind, d.line, d.blocks.event, d.blocks.distance, d.blocks.frameTime, d.blocks.size, d.blocks.charge, d.blocks.eventRow]
   .map((column) => column.reduce((sum, value, at) => (sum * 31 + value + at) % 2 ** 40, 0)))(eventprofPage)
 """
 
@@ -76,10 +76,10 @@ def test_the_page_has_every_block_of_the_table(shown, trace, order):
     blocks = trace.allocations
     found = shown.run(
         "(({data: d}) => {"
-        " const blocks = [...d.size.keys()], birth = blocks.map((b) => d.birthOf(b)), deaths = d.deathsOf(blocks);"
+        " const blocks = [...d.blocks.size.keys()], birth = blocks.map((b) => d.blocks.birthOf(b)), deaths = d.blocks.deathsOf(blocks);"
         " const death = blocks.map((b) => deaths.get(b) ?? -1);"
-        " return {birth: birth.map((e) => d.timeOf(e)), death: death.map((e) => e < 0 ? -1 : d.timeOf(e)),"
-        " size: [...d.size], holder: blocks.map((b) => d.functionOf(b)), line: blocks.map((b) => d.lineOf(b)), none: d.none,"
+        " return {birth: birth.map((e) => d.blocks.timeOf(e)), death: death.map((e) => e < 0 ? -1 : d.blocks.timeOf(e)),"
+        " size: [...d.blocks.size], holder: blocks.map((b) => d.blocks.functionOf(b)), line: blocks.map((b) => d.blocks.lineOf(b)), none: d.none,"
         " call: birth.map((e) => d.callOfEvent(e)), freed: death.map((e) => e < 0 ? -1 : d.callOfEvent(e))}; })"
         "(eventprofPage)"
     )
@@ -99,8 +99,8 @@ def test_the_page_has_every_block_of_the_table(shown, trace, order):
 
 def test_the_coarse_picture_sums_up_to_the_calls(shown, trace):
     groups, total, longest, rows = shown.run(
-        "(({data: d}) => [d.groups, d.coarseSum.reduce((a, b) => a + b, 0),"
-        " d.coarseMost.reduce((a, b) => Math.max(a, b), 0), d.rows.length])(eventprofPage)"
+        "(({data: d}) => [d.groups, d.coarse.sum.reduce((a, b) => a + b, 0),"
+        " d.coarse.most.reduce((a, b) => Math.max(a, b), 0), d.rows.length])(eventprofPage)"
     )
     duration = values(trace.calls, "duration")
     assert rows < groups < len(trace.calls)

@@ -41,7 +41,7 @@ def test_bands_sum_to_the_total_to_the_byte(shown, trace):
 
 def test_each_column_shows_the_most_that_was_live_in_it(shown, trace):
     columns, bands, width, v0, v1 = shown.run(
-        "(({app: {memory: m}, data, state}) => [[...m.columns], data.bands, m.raster.width, state.v0, state.v1])(eventprofPage)"
+        "(({app: {memory: m}, data, state}) => [[...m.columns], data.blocks.bands, m.raster.width, state.v0, state.v1])(eventprofPage)"
     )
     totals = np.array(columns).reshape(width, bands).sum(axis=1)
     time, live = values(trace.memory, "time"), values(trace.memory, "live")
@@ -157,7 +157,7 @@ def test_bands_by_line_sum_to_the_total_to_the_byte(shown, trace, by):
         rows = shown.run(f"eventprofPage.live({trace.peak().time})")["rows"]
         assert {(functions[k], lines[k]): v for k, v, _ in rows if v} == wanted
     columns, count, width = shown.run(
-        "(({app: {memory: m}, data}) => [[...m.columns], data.bands, m.raster.width])(eventprofPage)"
+        "(({app: {memory: m}, data}) => [[...m.columns], data.blocks.bands, m.raster.width])(eventprofPage)"
     )
     assert np.array(columns).reshape(width, count).sum(axis=1).max() == trace.peak().bytes
 

@@ -189,7 +189,7 @@ export class CallDetail {
           fact("time", (each) => showTime(data.dur[each])),
           fact("self", (each) => showTime(data.selfOf(each))),
           ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)), WAITED)] : []),
-          ...(data.blocks
+          ...(data.blocks.count
             ? [
                 fact("allocated, self", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),
                 fact(
@@ -215,15 +215,15 @@ export class CallDetail {
     const { data } = this;
     const row = data.rowOf(call);
     const found = [];
-    const last = data.eventAfter(data.start[call] + data.dur[call]);
-    for (let at = data.eventAt(data.start[call]); at < last; at++) {
-      if (data.isBirth(at) && data.eventRow[at] === row + 1 && data.callOfEvent(at) === call)
-        found.push(data.blockOf(at));
+    const last = data.blocks.eventAfter(data.start[call] + data.dur[call]);
+    for (let at = data.blocks.eventAt(data.start[call]); at < last; at++) {
+      if (data.blocks.isBirth(at) && data.blocks.eventRow[at] === row + 1 && data.callOfEvent(at) === call)
+        found.push(data.blocks.blockOf(at));
     }
     if (!found.length) return [];
-    found.sort((a, b) => data.size[b] - data.size[a]);
+    found.sort((a, b) => data.blocks.size[b] - data.blocks.size[a]);
     const shown = found.slice(0, MOST_BLOCKS);
-    const deaths = data.deathsOf(shown);
+    const deaths = data.blocks.deathsOf(shown);
     return [
       make(
         "h3",
@@ -242,14 +242,14 @@ export class CallDetail {
             return make(
               "tr",
               {},
-              make("td", { class: "number" }, showBytes(data.size[block])),
-              make("td", {}, data.lineOf(block) ? `line ${data.lineOf(block)}` : ""),
+              make("td", { class: "number" }, showBytes(data.blocks.size[block])),
+              make("td", {}, data.blocks.lineOf(block) ? `line ${data.blocks.lineOf(block)}` : ""),
               make(
                 "td",
                 {},
                 death === undefined
                   ? "live at the end"
-                  : `lived ${showTime(data.timeOf(death) - data.timeOf(data.birthOf(block)))}`,
+                  : `lived ${showTime(data.blocks.timeOf(death) - data.blocks.timeOf(data.blocks.birthOf(block)))}`,
               ),
               make("td", {}, ...(in_ >= 0 ? ["freed in ", link(in_, clean(data.nameOf(data.func[in_])))] : [])),
             );
@@ -286,9 +286,9 @@ export class InstantDetail {
       return;
     }
     const time = state.instant;
-    data.holdBy(state.hold);
+    data.blocks.holdBy(state.hold);
     const { bytes, blocks, rows, largest } = liveByHolder(data, time);
-    const deaths = data.deathsOf(largest);
+    const deaths = data.blocks.deathsOf(largest);
     const open = data.openAt(time);
     this.box.replaceChildren(
       make("h2", { title: `${showCount(time)} ns` }, `At ${showTime(time)}`),
@@ -332,7 +332,7 @@ export class InstantDetail {
             ),
           ),
         ),
-        data.blocks
+        data.blocks.count
           ? make(
               "div",
               {},
@@ -380,7 +380,7 @@ export class InstantDetail {
                         {},
                         make("td", { class: "number" }, showUnit("live", size)),
                         make("td", { class: "number" }, showCount(count)),
-                        make("td", {}, make("bdi", {}, clean(data.holderName(f)))),
+                        make("td", {}, make("bdi", {}, clean(data.blocks.holderName(f)))),
                       ),
                     ),
                 ),
@@ -416,16 +416,16 @@ export class InstantDetail {
         ),
       ];
     };
-    const birth = data.birthOf(block);
+    const birth = data.blocks.birthOf(block);
     return make(
       "tr",
       {},
-      make("td", { class: "number" }, showBytes(data.size[block])),
-      make("td", {}, ...link(`made at ${showTime(data.timeOf(birth))}`, birth)),
+      make("td", { class: "number" }, showBytes(data.blocks.size[block])),
+      make("td", {}, ...link(`made at ${showTime(data.blocks.timeOf(birth))}`, birth)),
       make(
         "td",
         {},
-        ...(death === undefined ? ["live at the end"] : link(`freed at ${showTime(data.timeOf(death))}`, death)),
+        ...(death === undefined ? ["live at the end"] : link(`freed at ${showTime(data.blocks.timeOf(death))}`, death)),
       ),
     );
   }
@@ -437,22 +437,22 @@ export class InstantDetail {
  * @param {number} time
  */
 export function liveByHolder(data, time) {
-  const size = new Float64Array(data.holderCount);
-  const count = new Float64Array(data.holderCount);
+  const size = new Float64Array(data.blocks.holderCount);
+  const count = new Float64Array(data.blocks.holderCount);
   /** @type {number[]} */
   const largest = [];
   let bytes = 0;
   let blocks = 0;
-  data.live(time, (block) => {
-    size[data.holderOf(block)] += data.size[block];
-    count[data.holderOf(block)]++;
-    if (largest.length < MOST_BLOCKS || data.size[block] > data.size[largest[largest.length - 1]]) {
+  data.blocks.live(time, (block) => {
+    size[data.blocks.holderOf(block)] += data.blocks.size[block];
+    count[data.blocks.holderOf(block)]++;
+    if (largest.length < MOST_BLOCKS || data.blocks.size[block] > data.blocks.size[largest[largest.length - 1]]) {
       let at = largest.length;
-      while (at > 0 && data.size[largest[at - 1]] < data.size[block]) at--;
+      while (at > 0 && data.blocks.size[largest[at - 1]] < data.blocks.size[block]) at--;
       largest.splice(at, 0, block);
       if (largest.length > MOST_BLOCKS) largest.pop();
     }
-    bytes += data.size[block];
+    bytes += data.blocks.size[block];
     blocks++;
   });
   /** @type {[number, number, number][]} */

@@ -256,7 +256,7 @@ function inView(data, row, v0, v1) {
  */
 export function rangeInView(data, row, v0, v1) {
   const { size } = data.head.coarse;
-  const starts = data.coarseStart;
+  const starts = data.coarse.start;
   const from = Math.max(row.coarse, lowerBound(starts, v0, row.coarse, row.coarseEnd) - 1);
   const to = lowerBound(starts, v1, row.coarse, row.coarseEnd);
   return [row.first + (from - row.coarse) * size, Math.min(row.end, row.first + (to - row.coarse) * size)];
@@ -274,10 +274,10 @@ export function rangeInView(data, row, v0, v1) {
  */
 function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
   const each = (v1 - v0) / width;
-  const starts = data.coarseStart;
-  const spans = data.coarseSpan;
-  const sums = data.coarseSum;
-  const func = data.coarseFunc;
+  const starts = data.coarse.start;
+  const spans = data.coarse.span;
+  const sums = data.coarse.sum;
+  const func = data.coarse.func;
   for (let g = row.coarse; g < row.coarseEnd; g++) {
     const end = starts[g] + spans[g];
     if (end < v0) continue;

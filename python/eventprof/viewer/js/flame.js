@@ -100,7 +100,7 @@ export class Flame {
     const { data } = this;
     return UNITS.filter(
       ([unit]) =>
-        (data.blocks || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared),
+        (data.blocks.count || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared),
     );
   }
 

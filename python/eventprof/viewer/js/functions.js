@@ -53,7 +53,7 @@ export class Functions {
   /** @returns {{key: string, text: string, of: ArrayLike<number>, show: (value: number) => string}[]} */
   columns() {
     const f = this.data.head.functions;
-    const blocks = this.data.blocks > 0;
+    const blocks = this.data.blocks.count > 0;
     if (!state.range) {
       return [
         { key: "self", text: "self", of: f.self, show: showTime },
@@ -210,7 +210,7 @@ export class Functions {
       const [t0, t1] = state.range;
       const calls = sums.calls.reduce((a, b) => a + b, 0);
       said = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: ${counted(calls, "call")} begun`;
-      if (this.data.blocks) {
+      if (this.data.blocks.count) {
         said += `; ${showBytes(sums.bytes)} allocated in ${counted(sums.made, "block")}: `;
         said += `${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
       }

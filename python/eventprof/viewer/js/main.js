@@ -142,7 +142,7 @@ class App {
       ].map((text, n) => make("span", { class: head.told.lost && n === 0 ? "bad" : "", dir: "auto" }, text)),
     );
     byId("limits").title = head.told.limits.map(clean).join("\n");
-    byId("memory-box").hidden = !this.data.blocks;
+    byId("memory-box").hidden = !this.data.blocks.count;
   }
 
   setPalette() {
@@ -180,7 +180,7 @@ class App {
     const high = byId("timeline-box").clientHeight;
     this.timeline.draw(wide, high, look);
     this.pointedView = this.viewNow();
-    if (this.data.blocks) this.memory.draw(wide, byId("memory-box").clientHeight, look, this.timeline.cursor);
+    if (this.data.blocks.count) this.memory.draw(wide, byId("memory-box").clientHeight, look, this.timeline.cursor);
     this.overview.draw(wide, look);
     for (const [name] of this.tabs) {
       const here = name === state.tab;
@@ -342,7 +342,7 @@ class App {
     let text = `self ${showTime(data.selfOf(call))}`;
     if (data.waiting.shared)
       text += `; waited ${showTime(data.waitedOf(call))} (another thread had the interpreter's lock)`;
-    if (data.blocks) {
+    if (data.blocks.count) {
       const memory = data.memoryOf(call);
       text += `; allocated ${showBytes(memory.below)} in ${counted(memory.blocksBelow, "block")}, itself ${showBytes(memory.bytes)}`;
     }
@@ -403,13 +403,13 @@ class App {
   nextTile() {
     const { data } = this;
     const calls = this.missing();
-    const rest = data.count + data.events <= MOST_BACKGROUND || state.tab !== "functions" || !!state.range;
+    const rest = data.count + data.blocks.events <= MOST_BACKGROUND || state.tab !== "functions" || !!state.range;
     data.ahead(calls, rest);
     const inView = calls.find((n) => data.tiles.here(`c${n}`));
     if (inView !== undefined) return () => data.callTile(inView).then(() => true);
     const block = rest ? data.blockTiles.indexOf(0) : -1;
     if (block >= 0 && data.tiles.here(`m${block}`))
-      return () => data.blockTile(block).then(() => data.eventsHere === data.events);
+      return () => data.blockTile(block).then(() => data.blocks.eventsHere === data.blocks.events);
     const call = rest ? data.callTiles.indexOf(0) : -1;
     if (call >= 0 && data.tiles.here(`c${call}`)) return () => data.callTile(call).then(() => false);
     if (!calls.length && block < 0 && call < 0) return null;
@@ -699,7 +699,7 @@ class App {
       const band = this.memory.under(x, y);
       if (x < GUTTER || !data.complete) this.tip(null, 0, 0);
       else {
-        const bands = data.bandsAt(timeline.timeAt(x));
+        const bands = data.blocks.bandsAt(timeline.timeAt(x));
         const words = [`${showBytes(bands.reduce((a, b) => a + b, 0))} live`];
         if (band >= 0) words.unshift(`${this.memory.names[band]}: ${showBytes(bands[band])}`);
         this.tip(words, event.clientX, event.clientY);
@@ -763,7 +763,7 @@ async function start() {
       flush,
       whole,
       under: (/** @type {number} */ x, /** @type {number} */ y) => app.timeline.under(x, y),
-      bandsAt: (/** @type {number} */ time) => [...data.bandsAt(time)],
+      bandsAt: (/** @type {number} */ time) => [...data.blocks.bandsAt(time)],
       live: (/** @type {number} */ time) => liveByHolder(data, time),
       sums: (/** @type {number} */ t0, /** @type {number} */ t1) => data.sums(t0, t1),
       frames: app.frames,

@@ -41,14 +41,14 @@ export class Memory {
     const { raster, data } = this;
     raster.resize(wide, high, GUTTER);
     const { width, height, scale, context } = raster;
-    data.holdBy(state.hold);
-    if (this.by !== data.by) {
-      this.by = data.by;
-      this.names = data.head.bands[data.by].map((/** @type {number} */ key) => clean(legendName(data, key)));
+    data.blocks.holdBy(state.hold);
+    if (this.by !== data.blocks.by) {
+      this.by = data.blocks.by;
+      this.names = data.head.bands[data.blocks.by].map((/** @type {number} */ key) => clean(legendName(data, key)));
       this.names.push("all others");
     }
     this.fill(width);
-    const { bands } = data;
+    const { bands } = data.blocks;
     const { columns } = this;
     let most = 0;
     for (let x = 0, at = 0; x < width; x++) {
@@ -81,7 +81,7 @@ export class Memory {
    */
   paint(room, look) {
     const { pixels, width, height } = this.raster;
-    const { bands } = this.data;
+    const { bands } = this.data.blocks;
     const colours = Uint32Array.from({ length: bands + 1 }, (_, b) =>
       b === bands ? look.back : look.bands[b === bands - 1 ? look.bands.length - 1 : b],
     );
@@ -113,7 +113,7 @@ export class Memory {
   stack(x, room) {
     const { columns, begins, follows, most } = this;
     const { width, height } = this.raster;
-    const { bands } = this.data;
+    const { bands } = this.data.blocks;
     let sum = 0;
     let y = height;
     for (let b = 0, at = x * bands; b <= bands; b++, at++) {
@@ -133,12 +133,13 @@ export class Memory {
   /** Finds the bytes of each column, at the time in it when the most were live. @param {number} width */
   fill(width) {
     const { data } = this;
-    const { bands, head } = data;
+    const { head } = data;
+    const { bands } = data.blocks;
     if (this.columns.length !== width * bands) this.columns = new Float64Array(width * bands);
     const columns = this.columns;
     const each = (state.v1 - state.v0) / width;
-    if (data.eventsHere < data.events) {
-      const curve = head.curve[data.by];
+    if (data.blocks.eventsHere < data.blocks.events) {
+      const curve = head.curve[data.blocks.by];
       const bins = curve.length ? curve[0].length : 0;
       for (let x = 0; x < width; x++) {
         const time = state.v0 + (x + 0.5) * each;
@@ -149,23 +150,23 @@ export class Memory {
     }
     const now = new Float64Array(bands); // after the events before `known`
     const most = new Float64Array(bands);
-    let from = data.eventFrom(state.v0, 0);
-    data.bandsBefore(from, now);
+    let from = data.blocks.eventFrom(state.v0, 0);
+    data.blocks.bandsBefore(from, now);
     let known = from;
     // If a column has many keyframes, a part of a keyframe cannot be seen.
-    const inView = data.eventFrom(state.v1, from) - from;
-    if (inView > GROUPS * data.groupSize * width) {
+    const inView = data.blocks.eventFrom(state.v1, from) - from;
+    if (inView > GROUPS * data.blocks.groupSize * width) {
       this.fillByGroups(width, from, each);
       return;
     }
     const dense = inView > MANY * width;
     for (let x = 0; x < width; x++) {
-      const to = data.eventFrom(state.v0 + (x + 1) * each, from, dense);
+      const to = data.blocks.eventFrom(state.v0 + (x + 1) * each, from, dense);
       if (to > from && to - known < FEW) {
         let total = now.reduce((a, b) => a + b, 0);
         let largest = -1;
         for (; known < to; known++) {
-          total += data.apply(known, now);
+          total += data.blocks.apply(known, now);
           if (known >= from && total > largest) {
             largest = total;
             most.set(now);
@@ -173,11 +174,11 @@ export class Memory {
         }
         columns.set(most, x * bands);
       } else if (to > from) {
-        known = data.mostIn(from, to) + 1;
-        columns.set(data.bandsBefore(known, now), x * bands);
+        known = data.blocks.mostIn(from, to) + 1;
+        columns.set(data.blocks.bandsBefore(known, now), x * bands);
       } else {
-        for (; known < from && from - known < FEW; known++) data.apply(known, now);
-        if (known < from) data.bandsBefore((known = from), now);
+        for (; known < from && from - known < FEW; known++) data.blocks.apply(known, now);
+        if (known < from) data.blocks.bandsBefore((known = from), now);
         columns.set(now, x * bands);
       }
       from = to;
@@ -192,20 +193,20 @@ export class Memory {
    */
   fillByGroups(width, from, each) {
     const { data, columns } = this;
-    const { bands, groupMost, groupBands, groupSize } = data;
+    const { bands, groupMost, groupBands, groupSize } = data.blocks;
     const now = new Float64Array(bands);
     let known = -1; // `now` is after the events before
     let group = Math.ceil(from / groupSize);
     for (let x = 0; x < width; x++) {
-      const end = Math.ceil(data.eventFrom(state.v0 + (x + 1) * each, from, true) / groupSize);
+      const end = Math.ceil(data.blocks.eventFrom(state.v0 + (x + 1) * each, from, true) / groupSize);
       let best = group;
       for (let g = group + 1; g < end; g++) if (groupMost[g] > groupMost[best]) best = g;
       if (end > group) {
         columns.set(groupBands.subarray(best * bands, (best + 1) * bands), x * bands);
         group = end;
-        from = Math.min(end * groupSize, data.eventsHere);
+        from = Math.min(end * groupSize, data.blocks.eventsHere);
       } else {
-        if (known !== from) data.bandsBefore((known = from), now);
+        if (known !== from) data.blocks.bandsBefore((known = from), now);
         columns.set(now, x * bands);
       }
     }
@@ -342,7 +343,7 @@ export class Memory {
 
   /** Gives the band under a point in CSS pixels; -1: none. @param {number} x @param {number} y */
   under(x, y) {
-    const { bands } = this.data;
+    const { bands } = this.data.blocks;
     const column = Math.floor((x - GUTTER) * this.raster.scale);
     if (column < 0 || column * bands >= this.columns.length) return -1;
     const room = this.raster.high - TOP;
@@ -361,8 +362,8 @@ export class Memory {
  * @param {number} key
  */
 function legendName(data, key) {
-  const whole = data.holderName(key);
-  if (data.by === "function" || key === 0) return whole;
+  const whole = data.blocks.holderName(key);
+  if (data.blocks.by === "function" || key === 0) return whole;
   const f = data.head.places[0][key];
   const name = f < 0 ? "(unknown)" : data.nameOf(f);
   const place = whole.slice(name.length + 1);

@@ -33,8 +33,8 @@ export class Overview {
     const { data } = this;
     this.density = new Float64Array(width);
     const each = Math.max(1, data.duration) / width;
-    const starts = data.coarseStart;
-    const spans = data.coarseSpan;
+    const starts = data.coarse.start;
+    const spans = data.coarse.span;
     for (const row of data.rows) {
       for (let g = row.coarse; g < row.coarseEnd; g++) {
         const calls = Math.min(data.head.coarse.size, row.end - row.first - (g - row.coarse) * data.head.coarse.size);
@@ -89,7 +89,7 @@ export class Overview {
     context.textBaseline = "middle";
     context.fillStyle = look.soft;
     context.fillText("whole run", 6, 10);
-    context.fillText(data.blocks ? "calls begun, live bytes" : "calls begun", 6, 24);
+    context.fillText(data.blocks.count ? "calls begun, live bytes" : "calls begun", 6, 24);
     const most = this.density.reduce((a, b) => Math.max(a, b), 1);
     context.fillStyle = cssOf(look.bands[look.bands.length - 1]);
     for (let x = 0; x < width; x++) {

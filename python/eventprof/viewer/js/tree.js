@@ -82,7 +82,7 @@ export class Context {
    */
   nodeOfBlock(block, birth) {
     const call = this.data.callOfEvent(birth);
-    return call >= 0 ? this.node[call] : this.tree.child(0, this.data.functionOf(block));
+    return call >= 0 ? this.node[call] : this.tree.child(0, this.data.blocks.functionOf(block));
   }
 
   /**
@@ -104,7 +104,7 @@ export class Context {
       self[at] += value;
     };
     if (unit === "live") {
-      data.live(instant ?? t1, (block, birth) => add(this.nodeOfBlock(block, birth), data.size[block]));
+      data.blocks.live(instant ?? t1, (block, birth) => add(this.nodeOfBlock(block, birth), data.blocks.size[block]));
     } else if (unit === "self" || unit === "waited") {
       const { start, dur, waiting } = data;
       for (const { thread, first, end } of data.rows) {
@@ -125,14 +125,14 @@ export class Context {
         for (let i = lowerBound(data.start, t0, first, end); i < last; i++) add(node[i], 1);
       }
     } else {
-      const from = data.eventAt(t0);
-      const last = data.eventAt(t1);
-      const dead = unit === "kept" ? data.diedIn(from, last) : null;
+      const from = data.blocks.eventAt(t0);
+      const last = data.blocks.eventAt(t1);
+      const dead = unit === "kept" ? data.blocks.diedIn(from, last) : null;
       for (let at = from; at < last; at++) {
-        if (!data.isBirth(at)) continue;
-        const block = data.blockOf(at);
+        if (!data.blocks.isBirth(at)) continue;
+        const block = data.blocks.blockOf(at);
         if (dead && dead[block]) continue;
-        add(this.nodeOfBlock(block, at), unit === "blocks" ? 1 : data.size[block]);
+        add(this.nodeOfBlock(block, at), unit === "blocks" ? 1 : data.blocks.size[block]);
       }
     }
     if (self.length < tree.count) {
