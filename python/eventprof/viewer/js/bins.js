@@ -15,7 +15,7 @@ const FUNC = 1;
 /** A level of bins. @typedef {{floats: Float32Array, whole: Uint32Array, bins: number}} Level */
 
 /**
- * Sums up the calls that begin before `right`; gives the first of the next bin.
+ * Sums up the calls that begin before `right`; returns the first of the next bin.
  * @param {Level} level
  * @param {number} bin
  * @param {Float64Array} start
@@ -104,7 +104,7 @@ export class Bins {
   }
 
   /**
-   * Gives the highest level of which at least four bins fit into a pixel; -1: there is none.
+   * Returns the highest level of which at least four bins fit into a pixel; -1: there is none.
    * @param {number} each nanoseconds of a pixel
    */
   levelFor(each) {

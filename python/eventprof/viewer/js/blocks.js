@@ -101,7 +101,7 @@ export class Blocks {
   }
 
   /**
-   * Sums up a keyframe; gives its births.
+   * Sums up a keyframe; returns its births.
    * @param {number} from
    * @param {number} to its events
    * @param {number} births before it
@@ -165,17 +165,17 @@ export class Blocks {
     return `${f < 0 ? "(unknown)" : this.data.nameOf(f)}${file || lines[key] ? ` ${file}${lines[key] ? `:${lines[key]}` : ""}` : ""}`;
   }
 
-  /** Gives the line that was executing when a block was allocated; 0: unknown. @param {number} block */
+  /** Returns the line that was executing when a block was allocated; 0: unknown. @param {number} block */
   lineOf(block) {
     return this.data.head.places[1][this.chargesBy.line[this.charge[block]]];
   }
 
-  /** Gives the function that a block is charged to. @param {number} block */
+  /** Returns the function that a block is charged to. @param {number} block */
   functionOf(block) {
     return this.chargesBy.function[this.charge[block]];
   }
 
-  /** Gives the holder of a block, of the chosen kind. @param {number} block */
+  /** Returns the holder of a block, of the chosen kind. @param {number} block */
   holderOf(block) {
     return this.holders[this.charge[block]];
   }
@@ -200,7 +200,7 @@ export class Blocks {
   }
 
   /**
-   * Gives the first event in [from, to), which is a part of one keyframe, at a time or later, or `to`.
+   * Returns the first event in [from, to), which is a part of one keyframe, at a time or later, or `to`.
    * @param {number} time
    * @param {number} from
    * @param {number} to
@@ -221,13 +221,13 @@ export class Blocks {
     return from;
   }
 
-  /** Gives the first decoded event at a time or later. @param {number} time */
+  /** Returns the first decoded event at a time or later. @param {number} time */
   eventAt(time) {
     const frame = lowerBound(this.frameTime, time, 0, Math.ceil(this.eventsHere / KEYFRAME));
     return this.firstFrom(time, Math.max(0, frame - 1) * KEYFRAME, Math.min(frame * KEYFRAME, this.eventsHere));
   }
 
-  /** Gives the first decoded event after a time. @param {number} time */
+  /** Returns the first decoded event after a time. @param {number} time */
   eventAfter(time) {
     const frame = upperBound(this.frameTime, time, 0, Math.ceil(this.eventsHere / KEYFRAME));
     let at = Math.max(0, frame - 1) * KEYFRAME;
@@ -263,7 +263,11 @@ export class Blocks {
     return found;
   }
 
-  /** Gives 1 for each block that died in some events. @param {number} from @param {number} to the end of the events */
+  /**
+   * Returns 1 for each block that died in some events.
+   * @param {number} from
+   * @param {number} to the end of the events
+   */
   diedIn(from, to) {
     const { event } = this;
     const dead = new Uint8Array(this.birthsHere);
@@ -272,7 +276,7 @@ export class Blocks {
   }
 
   /**
-   * Gives the live bytes of each band after all events before `event`.
+   * Returns the live bytes of each band after all events before `event`.
    * @param {number} event
    * @param {Float64Array} out
    */
@@ -283,7 +287,7 @@ export class Blocks {
     return out;
   }
 
-  /** Adds an event to the bytes of its band; gives its bytes. @param {number} at @param {Float64Array} bands */
+  /** Adds an event to the bytes of its band; returns its bytes. @param {number} at @param {Float64Array} bands */
   apply(at, bands) {
     const event = this.event[at];
     const block = event >>> 1;
@@ -292,13 +296,13 @@ export class Blocks {
     return change;
   }
 
-  /** Gives the exact live bytes of each band at a time. @param {number} time */
+  /** Returns the exact live bytes of each band at a time. @param {number} time */
   bandsAt(time) {
     return this.bandsBefore(this.eventAfter(time), new Float64Array(this.bands));
   }
 
   /**
-   * Gives the first decoded event at a time or later. It is fast if that is near `from`.
+   * Returns the first decoded event at a time or later. It is fast if that is near `from`.
    * @param {number} time
    * @param {number} from
    * @param {boolean} [whole] gives the first event of a keyframe, not the exact one

@@ -16,7 +16,7 @@ const MOST_BRANCHES = 400;
 const DEEPEST = 12; // from this depth on a branch is opened only by a click
 
 /**
- * Gives the branches below a branch: the calls that its calls made, by function, the longest time first.
+ * Returns the branches below a branch: the calls that its calls made, by function, the longest time first.
  * @param {import("./data.js").Data} data
  * @param {{path: string, depth: number, calls: [number[], number[]]}} branch
  * @returns {Branch[]}
@@ -51,7 +51,7 @@ export function below(data, branch) {
 }
 
 /**
- * Gives the rows of the tree, from top to bottom. A branch is open if it takes a twentieth of the time, or if it was
+ * Returns the rows of the tree, from top to bottom. A branch is open if it takes a twentieth of the time, or if it was
  * clicked.
  * @param {import("./data.js").Data} data
  * @param {number} call

@@ -46,7 +46,7 @@ function rgb(h, s, l) {
   return [f(0), f(8), f(4)];
 }
 
-/** Gives a colour as a pixel of ImageData. @param {[number, number, number]} c */
+/** Returns a colour as a pixel of ImageData. @param {[number, number, number]} c */
 export function pixel(c) {
   return (0xff000000 | (c[2] << 16) | (c[1] << 8) | c[0]) >>> 0;
 }
@@ -64,7 +64,7 @@ export function blend(a, b, share) {
   return (0xff000000 | rb | g) >>> 0;
 }
 
-/** Gives a number from 0 to 1 that looks random, the same each time. @param {number} n */
+/** Returns a number from 0 to 1 that looks random, the same each time. @param {number} n */
 function scatter(n) {
   let x = Math.imul(n + 1, 0x9e3779b1);
   x = Math.imul(x ^ (x >>> 15), 0x85ebca6b);

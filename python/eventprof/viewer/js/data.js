@@ -1,5 +1,4 @@
-// The data of the page: decodes sections, and answers questions about calls and blocks. Only this module reads their
-// bytes.
+// The data of the page: decodes sections, and answers questions about calls; blocks.js answers those about blocks.
 
 import { Bins, isLong } from "./bins.js";
 import { Blocks } from "./blocks.js";
@@ -336,7 +335,7 @@ export class Data {
     return found;
   }
 
-  /** Gives the bytes and blocks that a call allocated: itself, and with the calls inside. @param {number} call */
+  /** Returns the bytes and blocks that a call allocated: itself, and with the calls inside. @param {number} call */
   memoryOf(call) {
     const own = { bytes: 0, blocks: 0, below: 0, blocksBelow: 0 };
     const row = this.rowOf(call);
@@ -392,7 +391,7 @@ export class Data {
     }
   }
 
-  /** Gives sums by function of what happened from t0 to before t1. @param {number} t0 @param {number} t1 */
+  /** Returns sums by function of what happened from t0 to before t1. @param {number} t0 @param {number} t1 */
   sums(t0, t1) {
     const n = this.none + 1;
     const self = new Float64Array(n);

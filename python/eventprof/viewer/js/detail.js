@@ -432,7 +432,7 @@ export class InstantDetail {
 }
 
 /**
- * Gives the live bytes and blocks at a time by holder, the most bytes first, and the largest blocks.
+ * Returns the live bytes and blocks at a time by holder, the most bytes first, and the largest blocks.
  * @param {import("./data.js").Data} data
  * @param {number} time
  */

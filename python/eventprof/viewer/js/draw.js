@@ -248,7 +248,7 @@ function inView(data, row, v0, v1) {
 }
 
 /**
- * Gives the calls of a row that can be in view, as its coarse groups say.
+ * Returns the calls of a row that can be in view, as its coarse groups say.
  * @param {import("./data.js").Data} data
  * @param {any} row
  * @param {number} v0

@@ -95,7 +95,7 @@ export class Flame {
     this.graph = /** @type {any} */ (null);
   }
 
-  /** Gives the units that were recorded, with their names. */
+  /** Returns the units that were recorded, with their names. */
   units() {
     const { data } = this;
     return UNITS.filter(

@@ -221,7 +221,7 @@ export class Functions {
 }
 
 /**
- * Gives the functions that contain a line: those of each such file with the greatest first line up to it. The last
+ * Returns the functions that contain a line: those of each such file with the greatest first line up to it. The last
  * lines of functions are not known.
  * @param {import("./data.js").Data} data
  * @param {string} ending of the file's path, whole names
@@ -239,7 +239,8 @@ function containing(data, ending, wanted) {
 }
 
 /**
- * Gives a function that says whether a function matches a text: by a part of its name, module or file, or by file:line.
+ * Returns a function that says whether a function matches a text: by a part of its name, module or file, or by
+ * file:line.
  * @param {import("./data.js").Data} data
  * @param {string} text
  */

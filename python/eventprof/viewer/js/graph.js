@@ -11,7 +11,7 @@ import { giveUp, unpack } from "./unpack.js";
 const SIDES = ["before", "after"];
 const MOST_TABLE = 500; // the most rows of the table of functions
 
-/** Gives a flame graph the data that it asks for, from the head of this page. */
+/** Returns a flame graph the data that it asks for, from the head of this page. */
 class Stacks {
   /** @param {any} head */
   constructor(head) {
@@ -36,7 +36,7 @@ class Stacks {
 }
 
 /**
- * Gives the change of a value as a number from -1 (gone) over 0 (the same) to 1 (new).
+ * Returns the change of a value as a number from -1 (gone) over 0 (the same) to 1 (new).
  * @param {number} before
  * @param {number} after
  */
@@ -121,7 +121,7 @@ class Graph extends Flame {
   }
 }
 
-/** Gives the end of a path: its folder and its file. @param {string} path */
+/** Returns the end of a path: its folder and its file. @param {string} path */
 function tail(path) {
   return path.split("/").slice(-2).join("/");
 }
@@ -148,7 +148,7 @@ function changeColour(look, change) {
 }
 
 /**
- * Gives the values of a tree for the nodes of its inverse.
+ * Returns the values of a tree for the nodes of its inverse.
  * @param {Tree} tree
  * @param {Float64Array} self
  * @param {Tree} shape

@@ -6,7 +6,7 @@ import { byId, clean, counted, make, showBytes, showTime } from "./text.js";
 import { giveUp, unpack } from "./unpack.js";
 
 /**
- * Gives each path the fewest of its last parts that no other path ends with.
+ * Returns each path the fewest of its last parts that no other path ends with.
  * @param {string[]} paths
  * @returns {string[]}
  */

@@ -141,7 +141,7 @@ export class Pyramid {
   }
 
   /**
-   * Gives the first place in [from, to) of one row that starts at x or later. It is fast if that is near `from`.
+   * Returns the first place in [from, to) of one row that starts at x or later. It is fast if that is near `from`.
    * @param {number} x
    * @param {number} from
    * @param {number} to
@@ -188,7 +188,7 @@ export class Pyramid {
 }
 
 /**
- * Gives the size in leaves of the largest node of which four fit into a pixel; 0: there is none.
+ * Returns the size in leaves of the largest node of which four fit into a pixel; 0: there is none.
  * @param {number} values that a pixel covers
  */
 export function leavesFor(values) {
@@ -198,7 +198,7 @@ export function leavesFor(values) {
 }
 
 /**
- * Gives the first place in [from, to) whose value is at least x, or `to`.
+ * Returns the first place in [from, to) whose value is at least x, or `to`.
  * @param {ArrayLike<number>} a
  * @param {number} x
  * @param {number} from
@@ -214,7 +214,7 @@ export function lowerBound(a, x, from, to) {
 }
 
 /**
- * Gives the first place in [from, to) whose value is above x, or `to`.
+ * Returns the first place in [from, to) whose value is above x, or `to`.
  * @param {ArrayLike<number>} a
  * @param {number} x
  * @param {number} from

@@ -37,7 +37,7 @@ const TABS = [
   ["findings", "Findings"],
 ];
 
-/** Gives the sizes that a picture depends on. */
+/** Returns the sizes that a picture depends on. */
 function sizeNow() {
   return ["timeline-box", "panel"].map((id) => `${byId(id).clientWidth} x ${byId(id).clientHeight}`).join();
 }
@@ -384,7 +384,7 @@ class App {
     if (decoded) update({});
   }
 
-  /** Gives the tiles of calls in view that are not decoded. */
+  /** Returns the tiles of calls in view that are not decoded. */
   missing() {
     const { data } = this;
     const found = new Set();
@@ -397,7 +397,7 @@ class App {
   }
 
   /**
-   * Gives what to do next: its result says whether the picture changes. Null: nothing.
+   * Returns what to do next: its result says whether the picture changes. Null: nothing.
    * @returns {(() => Promise<boolean>)|null}
    */
   nextTile() {

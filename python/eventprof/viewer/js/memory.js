@@ -106,7 +106,7 @@ export class Memory {
   }
 
   /**
-   * Puts the bands of a column above each other; gives the highest line.
+   * Puts the bands of a column above each other; returns the highest line.
    * @param {number} x
    * @param {number} room lines for the most bytes
    */
@@ -341,7 +341,7 @@ export class Memory {
     }
   }
 
-  /** Gives the band under a point in CSS pixels; -1: none. @param {number} x @param {number} y */
+  /** Returns the band under a point in CSS pixels; -1: none. @param {number} x @param {number} y */
   under(x, y) {
     const { bands } = this.data.blocks;
     const column = Math.floor((x - GUTTER) * this.raster.scale);

@@ -32,7 +32,7 @@ export const OF_LINES =
  */
 
 /**
- * Gives the warmth of a line, 0 to 1. By the square root, lines with a tenth of the hottest line's value can be seen,
+ * Returns the warmth of a line, 0 to 1. By the square root, lines with a tenth of the hottest line's value can be seen,
  * too.
  * @param {number} value
  * @param {number} most

@@ -84,7 +84,7 @@ const NUMBERS = new Set(["v0", "v1", "scroll", "call", "fn", "instant"]);
 const PAIRS = new Set(["range", "brush", "folded"]);
 
 /**
- * Gives the state as a URL's fragment, without the properties that have their default value.
+ * Returns the state as a URL's fragment, without the properties that have their default value.
  * @param {State} plain the defaults
  */
 export function toFragment(plain) {

@@ -72,7 +72,7 @@ export function showCount(count) {
   return digitsOf(count, 0, 0);
 }
 
-/** Gives a count with its noun: 1 call, 2 calls. @param {number} count @param {string} noun */
+/** Returns a count with its noun: 1 call, 2 calls. @param {number} count @param {string} noun */
 export function counted(count, noun) {
   return `${showCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
@@ -84,7 +84,7 @@ export function showTick(ns, step) {
   return `${digitsOf(ns / each, digits, digits)} ${unit}`;
 }
 
-/** Gives a round step, of which at most `count` fit into the span. @param {number} span @param {number} count */
+/** Returns a round step, of which at most `count` fit into the span. @param {number} span @param {number} count */
 export function roundStep(span, count) {
   const raw = span / Math.max(1, count);
   const base = 10 ** Math.floor(Math.log10(raw));
@@ -121,7 +121,7 @@ const widths = new Map();
 const cuts = new Map();
 const MEASURED = 50000;
 
-/** Gives the width of a text in CSS pixels. @param {CanvasRenderingContext2D} context @param {string} text */
+/** Returns the width of a text in CSS pixels. @param {CanvasRenderingContext2D} context @param {string} text */
 export function widthOf(context, text) {
   let width = widths.get(text);
   if (width === undefined) {

@@ -63,7 +63,7 @@ export function splitLow(out, first, low, from, to) {
 }
 
 /**
- * Gives the words of 32 bits in a plane: memory has them at multiples of 4.
+ * Returns the words of 32 bits in a plane: memory has them at multiples of 4.
  * @param {Uint8Array} bytes
  * @param {number} at
  * @param {number} rows
@@ -176,14 +176,14 @@ export class Reader {
     this.at = at;
   }
 
-  /** Gives the number of the next column's planes of all rows. */
+  /** Returns the number of the next column's planes of all rows. */
   width() {
     const form = this.forms[this.column];
     return typeof form === "number" ? form : form[0];
   }
 
   /**
-   * Gives the rows that have more bytes than the planes of the next column, each followed by what the bytes add; goes
+   * Returns the rows that have more bytes than the planes of the next column, each followed by what the bytes add; goes
    * on to the column after.
    * @param {number} rows
    * @returns {number[]}
@@ -257,7 +257,10 @@ export class Reader {
     return this.bytes.subarray(this.at, (this.at += rows));
   }
 
-  /** Gives the next column, which has a bit of each row, the first in the lowest bit of a byte. @param {number} rows */
+  /**
+   * Returns the next column, which has a bit of each row, the first in the lowest bit of a byte.
+   * @param {number} rows
+   */
   bits(rows) {
     this.column++;
     return this.bytes.subarray(this.at, (this.at += Math.ceil(rows / 8)));
@@ -289,14 +292,14 @@ export class Reader {
   }
 }
 
-/** Gives the signed number that a zigzag number stands for. @param {number} zigzag */
+/** Returns the signed number that a zigzag number stands for. @param {number} zigzag */
 export function unzigzag(zigzag) {
   if (zigzag < 2 ** 31) return (zigzag >>> 1) ^ -(zigzag & 1);
   return zigzag % 2 ? -(zigzag + 1) / 2 : zigzag / 2;
 }
 
 /**
- * Gives for each key where its first row is in a column that is sorted by keys.
+ * Returns for each key where its first row is in a column that is sorted by keys.
  * @param {ArrayLike<number>} keys
  * @param {number} rows
  * @param {number} most all keys are less
@@ -370,7 +373,7 @@ export function namesIn(column, none, out) {
  */
 
 /**
- * Gives a reader of a tile's columns, and the low bits of each column of times that has them apart.
+ * Returns a reader of a tile's columns, and the low bits of each column of times that has them apart.
  * @param {Uint8Array<ArrayBuffer>} bytes
  * @param {any} tile
  * @returns {[Reader, (Uint8Array|undefined)[]]}
@@ -449,7 +452,7 @@ export function timesOfCalls(gaps, lengths, whose, next, { rows, begins, starts,
 }
 
 /**
- * Gives when the last call ends.
+ * Returns when the last call ends.
  * @param {Float64Array} gaps
  * @param {Float64Array} lengths
  * @param {Uint32Array} whose
@@ -535,7 +538,7 @@ export function sumUpTimes(steps, start, grain, base, time) {
 }
 
 /**
- * Gives the length of a keyframe.
+ * Returns the length of a keyframe.
  * @param {Float64Array} steps
  * @param {number} from
  * @param {number} to
@@ -549,7 +552,7 @@ export function sumUpFrame(steps, from, to, grain, time) {
 }
 
 /**
- * Gives each event the number of its block. Which event is a birth cannot be foreseen, so branches on it would take
+ * Returns each event the number of its block. Which event is a birth cannot be foreseen, so branches on it would take
  * longer than all else here.
  * @param {Uint8Array} born bits
  * @param {Uint32Array} back of each death: how many births ago the block was born
@@ -563,7 +566,7 @@ export function numberEvents(born, back, first, event) {
 }
 
 /**
- * Gives the births before `to`.
+ * Returns the births before `to`.
  * @param {Uint8Array} born
  * @param {Uint32Array} back
  * @param {number} births before
@@ -590,7 +593,7 @@ export function sumUpRows(changes, rows) {
 }
 
 /**
- * Gives the row before `to`.
+ * Returns the row before `to`.
  * @param {Uint8Array|Uint32Array} changes
  * @param {number} now the row before
  * @param {number} from
@@ -761,7 +764,7 @@ export class Tiles {
     );
   }
 
-  /** Gives a tile's arrays, which are valid until they are given back, and removes its element. @param {string} id */
+  /** Returns a tile's arrays, which are valid until they are given back, and removes its element. @param {string} id */
   async get(id) {
     const here = this.prepared.get(id);
     this.prepared.delete(id);

@@ -253,7 +253,7 @@ export class Timeline {
   }
 
   /**
-   * Gives the whole names of the lanes whose names are cut, or out of sight, at a point of the gutter.
+   * Returns the whole names of the lanes whose names are cut, or out of sight, at a point of the gutter.
    * @param {number} y
    */
   gutterWords(y) {
@@ -277,7 +277,7 @@ export class Timeline {
     ];
   }
 
-  /** Gives a function that says which calls are not faded, if durations are marked in the histogram. */
+  /** Returns a function that says which calls are not faded, if durations are marked in the histogram. */
   wanted() {
     if (!state.brush || state.fn < 0) return null;
     const [low, high] = state.brush;
@@ -556,7 +556,7 @@ export class Timeline {
     return below.length && y >= this.raster.high - RULER ? below[0].y : null;
   }
 
-  /** Gives the place of a call on the canvas; null if its row is not laid out. @param {number} call */
+  /** Returns the place of a call on the canvas; null if its row is not laid out. @param {number} call */
   placeOf(call) {
     const row = this.data.rowOf(call);
     for (const lane of this.layout.lanes) {
@@ -596,7 +596,7 @@ export class Timeline {
   }
 
   /**
-   * Gives the first call after a time, or the last before it, of the functions that the search found.
+   * Returns the first call after a time, or the last before it, of the functions that the search found.
    * @param {Uint8Array} hits
    * @param {number} time
    * @param {boolean} forward

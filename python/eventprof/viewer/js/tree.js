@@ -43,7 +43,7 @@ export class Tree {
   }
 
   /**
-   * Gives the value of each node together with all nodes below it.
+   * Returns the value of each node together with all nodes below it.
    * @param {Float64Array} self the values of each node alone
    */
   totals(self) {
@@ -76,7 +76,7 @@ export class Context {
   }
 
   /**
-   * Gives the node of the call that allocated a block; without a call, the node of the block's function.
+   * Returns the node of the call that allocated a block; without a call, the node of the block's function.
    * @param {number} block
    * @param {number} birth the event
    */
@@ -86,7 +86,7 @@ export class Context {
   }
 
   /**
-   * Gives the values of each node alone.
+   * Returns the values of each node alone.
    * @param {string} unit
    * @param {number} t0
    * @param {number} t1

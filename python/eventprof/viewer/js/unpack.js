@@ -4,7 +4,7 @@ export const FIRST = 0x4000; // the least character of the text of a large page
 export const LOW = 15; // the bits in a character of it
 
 /**
- * Gives the bytes that a text stands for: base64, or 15 bits in a character, as `wide` in planes.py makes it.
+ * Returns the bytes that a text stands for: base64, or 15 bits in a character, as `wide` in planes.py makes it.
  * @param {string} text
  * @param {ArrayBuffer} [room] used if it is large enough
  * @returns {Uint8Array<ArrayBuffer>}
@@ -60,7 +60,7 @@ export async function gunzip(packed, room) {
   }
 }
 
-/** Gives the text of a section, and removes its element. @param {string} id */
+/** Returns the text of a section, and removes its element. @param {string} id */
 export function take(id) {
   const element = /** @type {HTMLTemplateElement|null} */ (document.getElementById(`data-${id}`));
   if (!element) throw new Error(`its section ${id} is missing: the file was cut off`);
@@ -70,7 +70,7 @@ export function take(id) {
 }
 
 /**
- * Gives the bytes of a section, and removes its element.
+ * Returns the bytes of a section, and removes its element.
  * @param {string} id
  * @returns {Promise<Uint8Array<ArrayBuffer>>}
  */

@@ -67,13 +67,13 @@ export class Waiting {
     this.shared = this.each.filter(({ end }) => end.length).length > 1;
   }
 
-  /** Gives how long all other threads had the lock before a time. @param {number} thread @param {number} time */
+  /** Returns how long all other threads had the lock before a time. @param {number} thread @param {number} time */
   before(thread, time) {
     return heldBefore(this.all, time) - heldBefore(this.each[thread], time);
   }
 
   /**
-   * Gives how long all other threads had the lock between two times.
+   * Returns how long all other threads had the lock between two times.
    * @param {number} thread
    * @param {number} t0
    * @param {number} t1
@@ -105,7 +105,7 @@ export class Waiting {
   }
 }
 
-/** Gives how much of some tenures lies before a time. @param {Held} held @param {number} time */
+/** Returns how much of some tenures lies before a time. @param {Held} held @param {number} time */
 function heldBefore({ end, sum }, time) {
   const n = end.length;
   const at = lowerBound(end, time, 0, n); // all tenures before `at` ended before the time
