@@ -60,7 +60,9 @@ def test_one_number_of_a_dataset(tmp_path):
     pytest.importorskip("pyarrow")
     with eventprof.record(output=tmp_path / "run.epr"):
         machine = Machine()
-        machine.run([("call", [("keep", 100), ("generate", [("keep", 3)]), ("call", [("brief", 10)])])] * 50)
+        machine.run(
+            [("call", [("keep", 100), ("generate", [("keep", 3)]), ("call", [("brief", 10)])])] * 50
+        )
     eventprof.write_dataset(tmp_path / "run.epr", tmp_path / "DS")
     trace, dataset = eventprof.open(tmp_path / "run.epr"), eventprof.dataset(tmp_path / "DS")
     one, many = trace.functions, dataset.functions

@@ -42,8 +42,8 @@ def order_of(table: Table, name: str) -> Any:
 
 def write(table: Table, sort: str) -> None:
     """Print the functions; the column of the order comes first if it is not shown anyway."""
-    from ..base.text import short_path
     from .._words import show_bytes, show_ns
+    from ..base.text import short_path
 
     names = list(_SHOWN)
     if sort not in names and sort not in _TEXTS:

@@ -176,7 +176,10 @@ async function startGraph() {
   byId("title").textContent = head.titles.map(clean).join(" \u2192 ");
   byId("summary").textContent = two ? head.times.join(" \u2192 ") : head.summary;
   const lost = head.told.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.lost, 0);
-  const unsure = head.told.map((/** @type {any} */ each) => each.unsure).filter(Boolean).join(", ");
+  const unsure = head.told
+    .map((/** @type {any} */ each) => each.unsure)
+    .filter(Boolean)
+    .join(", ");
   byId("told").textContent = lost ? `${counted(lost, "event")} lost` : unsure || "nothing lost";
   byId("told").className = lost || unsure ? "bad" : "good";
   byId("limits").replaceChildren(

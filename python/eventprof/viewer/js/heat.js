@@ -28,7 +28,9 @@ async function startHeat() {
   Object.assign(state, fromFragment(location.hash));
   byId("title").textContent = clean(head.title);
   byId("summary").textContent = head.summary;
-  byId("told").textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : head.told.unsure || "nothing lost";
+  byId("told").textContent = head.told.lost
+    ? `${counted(head.told.lost, "event")} lost`
+    : head.told.unsure || "nothing lost";
   byId("told").className = head.told.lost || head.told.unsure ? "bad" : "good";
   byId("limits").replaceChildren(
     make("span", {}, meaningOfTime(head.source)),

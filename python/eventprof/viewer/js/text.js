@@ -30,7 +30,10 @@ function digitsOf(value, least, most) {
   return format.format(value);
 }
 
-/** Gives value / size with three digits, halves rounded up: the arithmetic of three_digits() in _words.py, and so its text. @param {number} value @param {number} size */
+/**
+ * Returns value / size with three digits, halves rounded up: the arithmetic of three_digits() in _words.py, and so
+ * its text. @param {number} value @param {number} size
+ */
 function threeDigits(value, size) {
   const number = value / size;
   const digits = number >= 99.95 ? 0 : number >= 9.995 ? 1 : 2;
