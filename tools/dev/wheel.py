@@ -1,6 +1,7 @@
 """``./dev wheel``: the sdist of the last commit, and from it a wheel for each CPython found.
 
-With ``--check`` each wheel is installed and used where there is no compiler: wheel_check.py.
+With ``--check`` each wheel is installed and used where there is no compiler: wheel_check.py; with
+``--debian NAME`` in a bare Debian, too: debian.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dev import environments, packages, pythons, shell, wheel_check
+from dev import debian, environments, packages, pythons, shell, wheel_check
 from dev.packages import Packages
 from dev.pythons import Python, Pythons
 from dev.results import Results
@@ -46,6 +47,10 @@ class Options:
     asked: list[str] = field(default_factory=list)
     runners: list[str] = field(default_factory=list)
     check: bool = False
+    #: Releases of Debian, by name, in which the wheels of their Pythons are tried.
+    debians: list[str] = field(default_factory=list)
+    #: Whether the sdist's tests are run in them, too.
+    sdist: bool = False
     #: The compiler of this machine: a wheel then needs a glibc as new as this machine's.
     system: bool = False
 
@@ -60,12 +65,18 @@ def parse(arguments: list[str]) -> Options:
             options.asked.append(rest.pop(0) if rest else shell.misuse("--python: which one?"))
         elif word == "--with":
             options.runners.append(rest.pop(0) if rest else shell.misuse("--with: NAME=COMMAND"))
+        elif word == "--debian":
+            options.debians.append(rest.pop(0) if rest else shell.misuse("--debian: which one?"))
+        elif word == "--sdist":
+            options.sdist = True
         elif word == "--check":
             options.check = True
         elif word == "--system":
             options.system = True
         else:
             shell.misuse(f"wheel: {word}?")
+    if options.sdist and not options.debians:
+        shell.misuse("wheel: --sdist: in which Debian? (--debian NAME)")
     return options
 
 
@@ -276,6 +287,19 @@ def repair(tools: Path, wheel: Path, into: Path) -> Path | None:
     return made[0]
 
 
+def check_in_debian(found: Results, suite: str, wheels: Path) -> None:
+    """Try the wheel of a Debian's Python in it."""
+    python = debian.python_of(suite)
+    tag = "cp" + pythons.minor(python.full.split()[0]).replace(".", "")
+    made = sorted(wheels.glob(f"*-{tag}-{tag}-*.whl"))
+    if not made:
+        found.failed += 1
+        shell.say(f"  FAIL  {suite} has Python {python.full}, and no wheel was made for it")
+        return
+    shell.say(f"  {suite}: Python {python.full}")
+    wheel_check.check(found, python, made[0])
+
+
 def not_made() -> Iterable[str]:
     """Return what this verb does not make, so that nobody takes its absence for an accident."""
     machine = platform.machine()
@@ -314,6 +338,10 @@ def main(arguments: list[str]) -> int:
         found.passed += 1
         if options.check:
             wheel_check.check(found, python, wheel)
+    for suite in options.debians:
+        check_in_debian(found, suite, into)
+        if options.sdist:
+            found.check(f"{suite}: tests of the sdist", lambda s=suite: debian.test_sdist(s, sdist))  # type: ignore[misc]
     for line in not_made():
         shell.say(line)
     shell.say(f"{into}: {found.passed} passed, {found.failed} failed")

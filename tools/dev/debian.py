@@ -1,0 +1,121 @@
+"""A bare Debian in a folder, by debootstrap: what a user has who installed nothing.
+
+Programs run in it by chroot, with build/ of this checkout under its own path. What is mounted for
+that is seen by those programs alone, and is gone when they end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+from dev import pythons, shell
+from dev.packages import Packages
+from dev.pythons import Python
+
+#: Programs of a wheel's user: venv needs a package of its own on Debian.
+INCLUDED = "python3,python3-venv,ca-certificates"
+#: How this machine reaches the mirror and the package index, if that takes more than DNS.
+NETWORK = ("etc/resolv.conf", "etc/hosts", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
+#: $1: the root, $2: what is shared. The folder it is started in is the program's, too.
+ENTER = """
+set -e
+root=$1 shared=$2 here=$PWD
+shift 2
+mkdir -p "$root/$shared"
+mount --bind "$shared" "$root/$shared"
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+exec chroot "$root" env -C "$here" "$@"
+"""
+#: Debian has the interpreter as python3 alone.
+NAMED = '[ "$1" != python ] || { shift; set -- python3 "$@"; }; exec "$@"'
+
+
+def mirror() -> str:
+    """Return the address that apt-get of this machine has Debian from, or Debian's own."""
+    lists = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*.sources")]
+    for path in lists:
+        for line in shell.read(path).splitlines():
+            found = re.search(r"https?://\S+/debian/?(?=\s|$)", line)
+            if found and not line.lstrip().startswith("#"):
+                return found[0]
+    return "http://deb.debian.org/debian"
+
+
+def ensure(suite: str, folder: str) -> Path:
+    """Return build/debian/FOLDER with a Debian in it, which is made if it is not there.
+
+    Raises
+    ------
+    SystemExit
+        Without root, without debootstrap that apt-get could install, or if it fails.
+    """
+    root = shell.BUILD / "debian" / folder
+    made = root / ".made"
+    with shell.locked(f"debian-{folder}"):
+        if shell.read(made) != INCLUDED:
+            if os.geteuid() != 0:
+                shell.die(f"--debian {suite}: chroot and debootstrap need root")
+            wanted = Packages()
+            if not shell.has("debootstrap"):
+                wanted.need.append("debootstrap")
+            wanted.install()
+            shell.note(f"making a bare Debian in {root}")
+            shell.remove(root)
+            options = ["--variant=minbase", "--no-check-gpg", f"--include={INCLUDED}"]
+            root.parent.mkdir(parents=True, exist_ok=True)
+            status, text = shell.output(
+                ["debootstrap", *options, suite, root, mirror()], joined=True
+            )
+            if status != 0:
+                shell.complain(text)
+                shell.die(f"--debian {suite}: debootstrap failed")
+            made.write_text(INCLUDED, encoding="utf-8")
+        for name in NETWORK:
+            if Path("/", name).exists():
+                shutil.copy(Path("/", name), root / name)
+    return root
+
+
+def inside(root: Path) -> tuple[str, ...]:
+    """Return the start of a command that runs in a Debian."""
+    return ("unshare", "--mount", "sh", "-c", ENTER, "sh", str(root), str(shell.BUILD))
+
+
+def python_of(suite: str) -> Python:
+    """Return the interpreter of a Debian, which runs there.
+
+    Raises
+    ------
+    SystemExit
+        If the Debian cannot be made, or if it has a compiler.
+    """
+    root = ensure(suite, suite)
+    status, found = shell.output(
+        [*inside(root), "sh", "-c", "command -v cc gcc clang c99; true"], joined=True
+    )
+    if status != 0 or found:
+        shell.die(f"--debian {suite}: it cannot be entered, or has a compiler: {found.strip()}")
+    runner = (*inside(root), "sh", "-c", NAMED, "sh")
+    show = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+    full = shell.output([*runner, "python", "-c", show])[1].strip()
+    name = f"{suite}-{pythons.minor(full)}"
+    return Python(name, 0, full, False, True, f"python3 in {root}", runner)
+
+
+def test_sdist(suite: str, sdist: Path) -> tuple[int, str]:
+    """Unpack an sdist where nothing is installed, and run its tests; return their end."""
+    root = ensure(suite, f"{suite}-tests")
+    work = shell.anew(shell.BUILD / "wheel-check" / f"sdist-{suite}")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(work, filter="data")
+    (folder,) = work.iterdir()
+    status, text = shell.output(
+        [*inside(root), "env", "HOME=/root", "./dev", "test", "--quick"], joined=True, folder=folder
+    )
+    (work / "log.txt").write_text(text, encoding="utf-8", errors="surrogateescape")
+    return status, "\n".join(text.splitlines()[-40:])
