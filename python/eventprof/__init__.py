@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .files.following import Follower
     from .files.merging import merge
     from .files.opening import open
+    from .files.trimming import trim
     from .plugins.event_profiler import EventProfiler, EventProfilerDebug, WithEventProfiler
     from .plugins.requests import ASGIMiddleware, Request, WSGIMiddleware, request
     from .recording.costs import Overhead, overhead
@@ -105,6 +106,7 @@ __all__ = [
     "record",
     "request",
     "span",
+    "trim",
     "write_dataset",
 ]
 
@@ -143,6 +145,7 @@ _LAZY = {
     "open": "files.opening",
     "overhead": "recording.costs",
     "request": "plugins.requests",
+    "trim": "files.trimming",
 }
 if sys.implementation.name == "pypy":
     _requests = {name: of for name, of in _LAZY.items() if of == "plugins.requests"}

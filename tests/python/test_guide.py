@@ -62,6 +62,7 @@ def asked_rows(capsys, recording, verb, *more):
         "diff": [recording] * 2,
         "save": [recording, "-o", f"{recording}.save", "-f"],
         "merge": [recording, "-o", f"{recording}.merge", "-f"],
+        "trim": [recording, "-o", f"{recording}.trim", "-f"],
         "export": [recording, "-o", f"{recording}.json"],
         **{verb: [recording, "-o", f"{recording}.html", "-f"] for verb in PICTURES},
         "dataset": [f"{recording}.dataset"],
@@ -92,7 +93,14 @@ def test_answers_follow_the_schema_and_have_the_fields_of_the_guide(recording, c
         assert set(rows[0]) & set(fields) >= {"function", "name", "calls", "total", "self"}
     elif verb in ("verify", "diff"):  # the most telling of them
         assert set(fields) <= set(rows[0])
-    elif verb in ("report", "save", "merge", "export", *PICTURES):  # each row has some of them
+    elif verb in (
+        "report",
+        "save",
+        "merge",
+        "trim",
+        "export",
+        *PICTURES,
+    ):  # each row has some of them
         assert all(set(row) <= set(fields) for row in rows)
     else:
         assert all(tuple(row) == fields for row in rows)

@@ -189,6 +189,7 @@ def files_of_verb(verb):
         "export": ["a.epr", "-o", "{}.json"],
         "save": ["a.epr", "-o", "{}.epr"],
         "merge": ["a.epr", "b.epr", "-o", "{}.epr"],
+        "trim": ["a.epr", "-o", "{}.epr"],
         "view": ["a.epr", "-o", "{}.html"],
         "flamegraph": ["a.epr", "-o", "{}.svg"],
         "heatmap": ["a.epr", "-o", "{}.html"],

@@ -146,12 +146,15 @@ def verify(trace: Trace, every: bool, limit: int) -> Verification:
     parts = [part for part in metadata.get("merged") or () if isinstance(part, dict)]
     options = [part.get("options") or {} for part in parts or (metadata,)]
     displaced = metadata.get("displaced") or ()
+    trimmed = metadata.get("trimmed") or {}
     limit = limit if every else 1
     # Before the records are decoded, which leaves nothing of them.
     counts, excused, rows, records = trace._core.verify(
         limit,
-        any(_filters(each) for each in options),
-        any(each.get("threads") == "current" for each in options) or _differ(options),
+        bool(trimmed.get("functions")) or any(_filters(each) for each in options),
+        bool(trimmed.get("threads"))
+        or any(each.get("threads") == "current" for each in options)
+        or _differ(options),
         _has_hook_frees(parts or [metadata]),
         any(word != "alloc" for word in displaced),
         "alloc" in displaced,

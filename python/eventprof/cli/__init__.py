@@ -23,6 +23,7 @@ VERBS_BY_GROUP = {
         "run": "record a program",
         "merge": "join the recordings of several processes",
         "save": "turn a recording into a compact archive",
+        "trim": "cut a part out of a recording, and remove names from it",
     },
     "look": {
         "report": "print the report: where the time and the memory went",

@@ -1,4 +1,4 @@
-"""What verbs share that write an archive: ``save`` and ``merge``."""
+"""What verbs share that write an archive: ``save``, ``merge`` and ``trim``."""
 
 from __future__ import annotations
 
@@ -32,9 +32,14 @@ def refuse(arguments: argparse.Namespace) -> None:
 
 def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
     """Write an archive, and say how large it is."""
+    trace.save(arguments.output, force=arguments.force)
+    return say(verb, trace, arguments, sources)
+
+
+def say(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
+    """Say what an archive holds, and how large it is."""
     from .._words import show_bytes
 
-    trace.save(arguments.output, force=arguments.force)
     before = sum(map(_bytes_of, sources))
     after = os.path.getsize(arguments.output)
     if arguments.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich.text import Text
 
@@ -81,6 +82,8 @@ def _other_limits(page: Layout) -> Iterator[str]:
             f"a flight recorder kept the last {show_ns(trace.duration)}, and wrote them because "
             f"{flight.get('reason')}."
         )
+    if isinstance(metadata.get("trimmed"), dict):
+        yield _trimmed(metadata["trimmed"])
     if trace.loss.reason in ("limit", "memory", "disk") and not trace.loss:
         yield f"recording ended after {show_ns(trace.duration)}, when the buffer was full."
     if trace.loss.reason == "cut" and not trace.loss:
@@ -143,6 +146,19 @@ def _other_limits(page: Layout) -> Iterator[str]:
     yield from _not_asked_for(page)
     yield from _unmatched_calls(page)
     yield from _unmatched_blocks(page)
+
+
+def _trimmed(known: dict[str, Any]) -> str:
+    """Say which part of a recording was kept, of what trimming.py wrote down."""
+    first, last, whole = (int(known.get(key, 0)) for key in ("from_ns", "until_ns", "of_ns"))
+    parts = [] if last - first == whole else [f"{show_ns(first)} to {show_ns(last)}"]
+    parts += ["some threads"] * bool(known.get("threads"))
+    parts += ["some functions"] * bool(known.get("functions"))
+    parts += [f"no {word}" for word in known.get("dropped") or ()]
+    parts += ["other names"] * bool(known.get("anonymised"))
+    return (
+        f"'eventprof trim' made it of a recording of {show_ns(whole)}: {', '.join(parts) or 'all'}."
+    )
 
 
 def _not_asked_for(page: Layout) -> Iterator[str]:

@@ -25,41 +25,51 @@ refuse(const char *what)
     return PyErr_Format(PyExc_ValueError, "make_trace(): %s", what);
 }
 
-/* [(qualified name, module, file: bytes or None, line or -1, ep_name_kind)] */
-static bool
-make_names(made *m, PyObject *functions)
+uint32_t *
+ep_py_make_names(PyObject *functions)
 {
-    m->function_count = (size_t)PyList_GET_SIZE(functions);
-    m->names = PyMem_Calloc(m->function_count + 1, sizeof *m->names);
-    if (m->names == NULL) {
+    Py_ssize_t count = PyList_GET_SIZE(functions);
+    uint32_t *names = PyMem_Calloc((size_t)count + 1, sizeof *names);
+    if (names == NULL) {
         PyErr_NoMemory();
-        return false;
+        return NULL;
     }
-    for (size_t i = 0; i < m->function_count; i++) {
+    for (Py_ssize_t i = 0; i < count; i++) {
         ep_name_text text = {.line = -1};
         Py_ssize_t bytes[3];
         int line, kind;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(functions, (Py_ssize_t)i), "z#z#z#ii:make_trace",
-                              &text.qualname.at, &bytes[0], &text.module.at, &bytes[1],
-                              &text.file.at, &bytes[2], &line, &kind)) {
-            return false;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(functions, i), "z#z#z#ii:make_trace", &text.qualname.at,
+                              &bytes[0], &text.module.at, &bytes[1], &text.file.at, &bytes[2], &line,
+                              &kind)) {
+            PyMem_Free(names);
+            return NULL;
         }
         if (line < -1 || kind < 0 || kind >= EP_NAME_KIND_COUNT) {
             refuse("a function's line or kind is none");
-            return false;
+            PyMem_Free(names);
+            return NULL;
         }
         text.qualname.bytes = (size_t)bytes[0];
         text.module.bytes = (size_t)bytes[1];
         text.file.bytes = (size_t)bytes[2];
         text.line = line;
         text.kind = (ep_name_kind)kind;
-        m->names[i] = ep_name_of_text(&text);
-        if (m->names[i] == 0) {
+        names[i] = ep_name_of_text(&text);
+        if (names[i] == 0) {
             PyErr_NoMemory();
-            return false;
+            PyMem_Free(names);
+            return NULL;
         }
     }
-    return true;
+    return names;
+}
+
+static bool
+make_names(made *m, PyObject *functions)
+{
+    m->function_count = (size_t)PyList_GET_SIZE(functions);
+    m->names = ep_py_make_names(functions);
+    return m->names != NULL;
 }
 
 /* [(callee, caller, line)], rows of functions; -1: unknown, or an allocation's callee. */
@@ -98,6 +108,33 @@ make_sites(made *m, PyObject *sites)
     return true;
 }
 
+/* name: may be NULL. */
+static void
+name_thread(ep_thread *who, const char *name, size_t bytes)
+{
+    memset(who->name, 0, sizeof who->name);
+    if (name != NULL) {
+        size_t kept = bytes < sizeof who->name - 1 ? bytes : sizeof who->name - 1;
+        while (kept < bytes && kept > 0 && ((unsigned char)name[kept] & 0xC0) == 0x80) {
+            kept -= 1;    /* not through the middle of a character */
+        }
+        memcpy(who->name, name, kept);
+    }
+    atomic_store_explicit(&who->named, name != NULL, memory_order_relaxed);
+}
+
+bool
+ep_py_thread_named(PyObject *name, ep_thread *who)
+{
+    char *text = NULL;
+    Py_ssize_t bytes = 0;
+    if (name != Py_None && PyBytes_AsStringAndSize(name, &text, &bytes) < 0) {
+        return false;
+    }
+    name_thread(who, text, (size_t)bytes);
+    return true;
+}
+
 /* [(name: bytes or None, native id; 0: unknown)] */
 static bool
 make_threads(made *m, PyObject *threads)
@@ -121,14 +158,7 @@ make_threads(made *m, PyObject *threads)
         ep_thread *who = &d->read_threads[i];
         who->id = (uint32_t)i + 1;
         who->native_id = native_id;
-        if (name != NULL) {
-            size_t kept = (size_t)bytes < sizeof who->name - 1 ? (size_t)bytes : sizeof who->name - 1;
-            while (kept < (size_t)bytes && kept > 0 && ((unsigned char)name[kept] & 0xC0) == 0x80) {
-                kept -= 1;    /* not through the middle of a character */
-            }
-            memcpy(who->name, name, kept);
-            atomic_store_explicit(&who->named, true, memory_order_relaxed);
-        }
+        name_thread(who, name, (size_t)bytes);
         d->threads[i].thread = who;
         d->thread_count = i + 1;
     }

@@ -1,6 +1,6 @@
 /* _core.Trace, a trace of the core (trace.h) as an object, between its files: trace.c (columns, functions,
  * threads, facts), trace_summary.c (statistics, memory over time, whose blocks are alive), trace_fold.c,
- * trace_file.c (archives), trace_log.c (log files), trace_made.c, trace_merge.c and trace_verify.c. */
+ * trace_file.c (archives), trace_log.c (log files), trace_made.c, trace_merge.c, trace_trim.c and trace_verify.c. */
 #ifndef EP_TRACE_OBJECT_H
 #define EP_TRACE_OBJECT_H
 
@@ -85,6 +85,17 @@ PyObject *ep_py_trace_set_processes(PyObject *self, PyObject *threads);
 
 /* trace_made.c */
 PyObject *ep_py_make_trace(PyObject *module, PyObject *args);
+/* functions: a list of (qualified name, module, file: bytes or None, line or -1, ep_name_kind).
+ * Returns: new (PyMem_Free), a name id for each. Fails: NULL, exception set. */
+uint32_t *ep_py_make_names(PyObject *functions);
+/* name: bytes or None. Fails: false, exception set. */
+bool ep_py_thread_named(PyObject *name, ep_thread *who);
+
+/* trace_trim.c */
+PyObject *ep_py_trace_trim(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_label_values(PyObject *self, PyObject *unused);
+PyObject *ep_py_trace_tasks(PyObject *self, PyObject *unused);
+PyObject *ep_py_trace_rename(PyObject *self, PyObject *args);
 
 /* trace_log.c, trace_merge.c */
 PyObject *ep_py_open_log(PyObject *module, PyObject *args);

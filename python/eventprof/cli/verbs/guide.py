@@ -56,6 +56,7 @@ FIELDS = {
     )),
     "save": _WRITTEN,
     "merge": _WRITTEN,
+    "trim": _WRITTEN,
     "export": _WRITTEN,
     "view": _WRITTEN,
     "flamegraph": _WRITTEN,
