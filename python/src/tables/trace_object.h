@@ -1,6 +1,7 @@
 /* _core.Trace, a trace of the core (trace.h) as an object, between its files: trace.c (columns, functions,
  * threads, facts), trace_summary.c (statistics, memory over time, whose blocks are alive), trace_fold.c,
- * trace_file.c (archives), trace_log.c (log files), trace_made.c, trace_merge.c, trace_trim.c and trace_verify.c. */
+ * trace_file.c (archives), trace_log.c (log files), trace_made.c, trace_merge.c, trace_trim.c and
+ * trace_verify.c. */
 #ifndef EP_TRACE_OBJECT_H
 #define EP_TRACE_OBJECT_H
 

@@ -12,6 +12,7 @@ from page_program import program, values
 
 import eventprof
 from eventprof import _core
+from eventprof.answers.own import find_areas
 from eventprof.importing._build import Builder
 from eventprof.viewer import data as page_data
 from eventprof.viewer import page_calls, planes
@@ -294,7 +295,8 @@ def test_holders_and_curves_add_up_to_the_live_bytes(both):
     executing, line = values(blocks, "function"), values(blocks, "line")
     own_function, own_line = owners(trace)
     call = values(blocks, "call")
-    own = page_data.find_own(trace._core.functions(), trace._own_patterns)
+    areas = find_areas(trace._core.functions(), trace._own_patterns)
+    own = areas == _core.AREAS.index("own")
     by_call = np.r_[values(calls, "function"), -1]
     functions, lines = (np.array(column) for column in head["places"])
 
@@ -325,7 +327,8 @@ def test_holders_and_curves_add_up_to_the_live_bytes(both):
 def owners(trace):
     """The own function and line that each call's blocks are charged to, and -1 at the end."""
     calls = trace.calls
-    own = page_data.find_own(trace._core.functions(), trace._own_patterns)
+    areas = find_areas(trace._core.functions(), trace._own_patterns)
+    own = areas == _core.AREAS.index("own")
     columns = [
         values(calls, name).tolist() for name in ("function", "caller", "caller_line", "parent")
     ]

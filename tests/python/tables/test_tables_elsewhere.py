@@ -114,8 +114,11 @@ def test_arrow(any_trace, name):
     assert arrow.schema == pa.schema(table)
     for column in table.columns if len(table) else ():
         chunk = arrow.column(column).chunk(0)
+        # Codes of a column with nulls are copied: other readers refuse our -1 in the null slots.
+        is_copied = pa.types.is_dictionary(chunk.type) and chunk.null_count
         chunk = chunk.indices if pa.types.is_dictionary(chunk.type) else chunk
-        assert chunk.buffers()[1].address == table._column(column).values().ctypes.data
+        given = table._column(column).values().ctypes.data
+        assert is_copied or chunk.buffers()[1].address == given
         assert arrow.schema.field(column).nullable == table._column(column).nullable
 
 
