@@ -115,7 +115,6 @@ clear_loader(ep_loader *l)
     }
     for (size_t i = 0; l->window != NULL && i < l->window_count; i++) {
         free(l->window[i].open.calls);
-        free(l->window[i].lost.kinds);
     }
     free(l->window);
     free(l->event_slots);

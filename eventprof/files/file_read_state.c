@@ -103,11 +103,7 @@ ep_loader_fill_window(ep_loader *l)
             if (i < head.count_count) {
                 if (pair.first < EP_KIND_COUNT && ep_kinds_has(ep_kinds_of_events, (unsigned)pair.first) &&
                     pair.second <= COUNT_MAX) {
-                    ep_loss *loss = ep_losses_of(&thread->lost, (unsigned)pair.first);
-                    if (loss == NULL) {
-                        return EP_NOMEM;
-                    }
-                    loss->count = pair.second;
+                    thread->lost[pair.first] = pair.second;
                 }
                 continue;
             }

@@ -23,8 +23,8 @@ ep_capture_threads(ep_recorder *recorder, ep_capture *capture)
             continue;
         }
         ep_window_thread *to = &capture->threads[i];
-        if (ep_losses_copy(&from->lost, &to->lost) != EP_OK ||
-            ep_open_stack_copy(&from->open, &to->open) != EP_OK) {
+        memcpy(to->lost, from->lost, sizeof to->lost);
+        if (ep_open_stack_copy(&from->open, &to->open) != EP_OK) {
             return EP_NOMEM;
         }
     }
@@ -35,18 +35,14 @@ ep_capture_threads(ep_recorder *recorder, ep_capture *capture)
             unlogged =
                 atomic_load_explicit(&ep_engine.unlogged[kind], memory_order_relaxed) - unlogged;
         }
-        if (unlogged != 0 && ep_kinds_has(recorder->options.kinds, (unsigned)kind)) {
-            ep_loss *loss = ep_losses_of(&capture->threads[0].lost, (unsigned)kind);
-            if (loss == NULL) {
-                return EP_NOMEM;
-            }
-            loss->count += unlogged;
+        if (ep_kinds_has(recorder->options.kinds, (unsigned)kind)) {
+            capture->threads[0].lost[kind] += unlogged;
         }
     }
     if (!recorder->settled) {
         ep_loss_count_unsealed(recorder, capture);
     }
-    return capture->lacks_losses ? EP_NOMEM : EP_OK;
+    return EP_OK;
 }
 
 void
@@ -54,7 +50,6 @@ ep_capture_free_threads(ep_capture *capture)
 {
     for (size_t i = 0; i < capture->thread_count; i++) {
         free(capture->threads[i].open.calls);
-        free(capture->threads[i].lost.kinds);
     }
     free(capture->threads);
     capture->threads = NULL;
@@ -224,7 +219,7 @@ ep_capture_keep_last(ep_capture *capture, int64_t last_ns)
     }
     /* Lost events of thread 0 had no log: their times are unknown. */
     for (size_t i = 1; i < capture->thread_count; i++) {
-        capture->threads[i].lost.count = 0;
+        memset(capture->threads[i].lost, 0, sizeof capture->threads[i].lost);
     }
 }
 
@@ -240,7 +235,9 @@ ep_recorder_count_lost(ep_recorder *recorder, uint32_t only_thread)
     ep_status status = ep_capture_threads(recorder, &capture);
     ep_engine_unlock();
     for (size_t id = 0; id < capture.thread_count && status == EP_OK; id++) {
-        lost += only_thread == 0 || id == only_thread ? ep_losses_total(&capture.threads[id].lost) : 0;
+        for (int kind = 0; kind < EP_KIND_COUNT && (only_thread == 0 || id == only_thread); kind++) {
+            lost += capture.threads[id].lost[kind];
+        }
     }
     ep_capture_free_threads(&capture);
     return lost;

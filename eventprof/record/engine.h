@@ -157,7 +157,6 @@ typedef struct ep_capture {
     const ep_thread *read_threads;      /* from a file: index = thread id; NULL: this process's */
     uint64_t dropped_ticks;             /* the recorder's */
     uint64_t counted;                   /* events that are not in its chunks: ep_capture_take_to_count() */
-    bool lacks_losses;                  /* there was no memory to count what was lost */
 } ep_capture;
 
 /* The window so far (running: up to now). Fails: EP_STATE (never started), EP_NOMEM; *out
@@ -216,8 +215,8 @@ ep_thread_place ep_engine_place_of(const ep_thread *thread);
  * calling thread. */
 void ep_engine_unsettle(ep_thread *thread, const void *frame, uint32_t site);
 
-/* Called by the thread itself. `begins`: the unsettled call (index in entries->unsettled) begins now, and
- * so was not open in the windows that took it as open. Otherwise it had begun. */
+/* Called by the thread itself. `begins`: the unsettled call (index in thread->unsettled) begins now, and so
+ * was not open in the windows that took it as open. Otherwise it had begun. */
 void ep_engine_settle(ep_thread *thread, uint32_t index, bool begins);
 
 /* A slice of a generator begins by an exception that is thrown into it: remembers its frame until the slice
@@ -228,12 +227,8 @@ EP_COLD void ep_log_add_thrown(ep_log *log, ep_thrown thrown);
  * ended. Returns: whether the frame was remembered. */
 EP_COLD bool ep_log_end_thrown(ep_log *log, const void *frame, const void *place);
 
-/* A frame unwinds. Returns: whether it was suspended while it handled an exception that was thrown in at
- * this place. */
-EP_COLD bool ep_log_end_handling(ep_log *log, ep_thrown thrown);
-
-/* Whether there were more of these frames than there is room for. */
-EP_COLD bool ep_log_dropped_handling(const ep_log *log);
+/* Whether the frame was suspended while it handled an exception that was thrown in at this place. */
+EP_COLD bool ep_log_handles_thrown(const ep_log *log, ep_thrown thrown);
 
 /* Whether a slice whose frame is not remembered may be one that had no room; then it has ended now. */
 EP_COLD bool ep_log_end_dropped(ep_log *log);
@@ -243,8 +238,9 @@ EP_COLD bool ep_log_end_dropped(ep_log *log);
  * is stopped, or the caller. */
 void ep_engine_set_thrown(ep_thread *thread, const ep_thrown *slices, uint32_t count, bool anew);
 
-/* Sets EP_TODO_* of all logs, and of those that come. */
+/* Sets EP_TODO_* of all logs, and of those that come; of the logs of one thread. */
 void ep_engine_set_todo(uint32_t todo);
+void ep_engine_set_todo_of(const ep_thread *thread, uint32_t todo);
 
 /* The owner has no room for a record at `ticks`: seals the chunk and finds the next one. There is always
  * room afterwards. */
@@ -275,15 +271,6 @@ typedef struct ep_recorder_stats {
 } ep_recorder_stats;
 
 ep_recorder_stats ep_recorder_get_stats(const ep_recorder *recorder);
-
-/* The count of a kind; it is zero if the kind was not there. Returns: view into *losses until the next
- * call, or NULL without memory. */
-ep_loss *ep_losses_of(ep_losses *losses, unsigned kind);
-
-uint64_t ep_losses_total(const ep_losses *losses);
-
-/* *to: empty. Returns: copies in it (free its kinds). Fails: EP_NOMEM, *to stays empty. */
-EP_CHECKED ep_status ep_losses_copy(const ep_losses *from, ep_losses *to);
 
 /* *to: empty. Returns: copies in it (free its calls). Fails: EP_NOMEM, *to stays empty. */
 EP_CHECKED ep_status ep_open_stack_copy(const ep_open_stack *from, ep_open_stack *to);

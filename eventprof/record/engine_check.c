@@ -139,15 +139,12 @@ check_threads(void)
     for (size_t i = 0; i < ep_engine.thread_count; i++) {
         const ep_thread *thread = ep_engine.threads[i];
         EP_INVARIANT(thread->id == i + 1, "thread %" PRIu32 " at %zu", thread->id, i);
-        const ep_entries *entries = thread->entries;
-        bool exited = atomic_load_explicit(&thread->exited, memory_order_relaxed);
-        EP_INVARIANT((entries == NULL) == exited, "thread %" PRIu32 ", which %s, has %s entries",
-                     thread->id, exited ? "ended" : "lives", entries != NULL ? "its" : "no");
-        EP_INVARIANT(exited || entries->unsettled_count <= EP_DOUBTED_MAX, "%" PRIu32 " unsettled calls",
-                     entries->unsettled_count);
-        EP_INVARIANT(exited || entries->thrown_count <= EP_THROWN_MAX, "%" PRIu32 " thrown slices",
-                     entries->thrown_count);
-        expected += !thread->attached && !exited;
+        EP_INVARIANT(thread->unsettled_count <= EP_DOUBTED_MAX, "%" PRIu32 " unsettled calls",
+                     thread->unsettled_count);
+        EP_INVARIANT(thread->thrown_count <= EP_THROWN_MAX, "%" PRIu32 " thrown slices",
+                     thread->thrown_count);
+        expected +=
+            !thread->attached && !atomic_load_explicit(&thread->exited, memory_order_relaxed);
     }
     EP_INVARIANT(expected == ep_engine.expected_count, "%zu threads are expected, counted were %zu",
                  expected, ep_engine.expected_count);
@@ -184,12 +181,10 @@ check_kept(const ep_recorder *recorder)
 static void
 check_lost(const ep_recorder *recorder, const ep_window_thread *thread, size_t id)
 {
-    for (size_t i = 0; i < thread->lost.count; i++) {
-        unsigned kind = (unsigned)thread->lost.kinds[i].kind;
-        uint64_t lost = thread->lost.kinds[i].count;
-        EP_INVARIANT(lost == 0 || ep_kinds_has(recorder->options.kinds, kind),
+    for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
+        EP_INVARIANT(thread->lost[kind] == 0 || ep_kinds_has(recorder->options.kinds, kind),
                      "thread %zu lost %" PRIu64 " events of kind %u, which is not recorded", id,
-                     lost, kind);
+                     thread->lost[kind], kind);
     }
 }
 

@@ -194,12 +194,6 @@ void ep_file_recorder_end_cut(ep_recorder *recorder);
  * the entry, and with it calls that it never made. */
 void ep_threads_forget_dead(void);
 
-/* Sets EP_TODO_* of a thread's log, if it has one. */
-void ep_thread_set_todo_locked(const ep_thread *thread, uint32_t todo);
-
-/* A thread has ended: gives back what only a living one needs. */
-void ep_thread_end(ep_thread *thread);
-
 void ep_log_unlink(ep_log *log);
 void ep_log_free(ep_log *log);
 

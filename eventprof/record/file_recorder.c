@@ -195,7 +195,7 @@ put_final_state(ep_recorder *recorder, const bool *unwritten)
         for (size_t i = 0; threads != NULL && i < capture.thread_count; i++) {
             threads[i] = &capture.threads[i];
         }
-        if (threads != NULL && !capture.lacks_losses) {
+        if (threads != NULL) {
             ep_file_put_state(recorder->file, UINT64_MAX, threads, capture.thread_count);
         }
         free(threads);

@@ -153,9 +153,7 @@ ep_engine_after_fork_in_child(void)
     while (ep_engine.logs != NULL) {
         ep_log *log = ep_engine.logs;
         ep_log_unlink(log);
-        if (log != mine) {
-            ep_thread_end(log->thread);
-        }
+        atomic_store_explicit(&log->thread->exited, log != mine, memory_order_relaxed);
         if (log->chunk != NULL && make_private(log->chunk)) {
             /* Only the zero word shows how far the other threads had written. */
             _Atomic uint64_t *words = (_Atomic uint64_t *)(log->chunk->header + 1);
@@ -176,7 +174,7 @@ ep_engine_after_fork_in_child(void)
     for (size_t i = 0; i < ep_engine.thread_count; i++) {
         ep_thread *thread = ep_engine.threads[i];
         if (!thread->attached) {    /* an expected thread, which does not exist in the child */
-            ep_thread_end(thread);
+            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
         }
     }
     ep_engine.expected_count = 0;
@@ -193,7 +191,7 @@ ep_engine_after_fork_in_child(void)
         r->dropped_ticks = 0;
         for (size_t i = 0; i < r->thread_capacity; i++) {
             if (r->threads[i] != NULL) {
-                r->threads[i]->lost.count = 0;
+                memset(r->threads[i]->lost, 0, sizeof r->threads[i]->lost);
                 r->threads[i]->open.depth = 0;
             }
         }

@@ -26,13 +26,9 @@ new_thread(uint64_t native_id)
         return NULL;
     }
     ep_thread *thread = ep_calloc(1, sizeof *thread);
-    ep_entries *entries = ep_calloc(1, sizeof *entries);
-    if (thread == NULL || entries == NULL) {
-        free(thread);
-        free(entries);
+    if (thread == NULL) {
         return NULL;
     }
-    thread->entries = entries;
     thread->id = (uint32_t)ep_engine.thread_count + 1;
     thread->native_id = native_id;
     ep_engine.threads[ep_engine.thread_count++] = thread;
@@ -40,17 +36,6 @@ new_thread(uint64_t native_id)
         ep_file_put_thread(thread);
     }
     return thread;
-}
-
-void
-ep_thread_end(ep_thread *thread)
-{
-    if (thread->entries != NULL) {
-        free(thread->entries->handling);
-        free(thread->entries);
-        thread->entries = NULL;
-    }
-    atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
 }
 
 /* From the newest: the system reuses the ids of dead threads. */
@@ -90,7 +75,7 @@ ep_threads_forget_dead(void)
         ep_thread *thread = ep_engine.threads[i];
         if (!thread->attached && !atomic_load_explicit(&thread->exited, memory_order_relaxed) &&
             !ep_os_thread_lives(thread->native_id)) {
-            ep_thread_end(thread);
+            atomic_store_explicit(&thread->exited, true, memory_order_relaxed);
             ep_engine.expected_count -= 1;
         }
     }
@@ -231,7 +216,7 @@ give_back_log(ep_log *log)
         ep_chunk_seal(log->chunk, log->next);
     }
     ep_log_unlink(log);
-    ep_thread_end(log->thread);
+    atomic_store_explicit(&log->thread->exited, true, memory_order_relaxed);
     if (ep_engine.running_count == 0) {
         ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);
     }
@@ -301,13 +286,15 @@ ep_engine_set_todo(uint32_t todo)
 }
 
 void
-ep_thread_set_todo_locked(const ep_thread *thread, uint32_t todo)
+ep_engine_set_todo_of(const ep_thread *thread, uint32_t todo)
 {
+    ep_engine_lock();
     for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
         if (log->thread == thread) {
             log->todo |= todo;
         }
     }
+    ep_engine_unlock();
 }
 
 static ep_log *
@@ -331,11 +318,10 @@ attach(void)
         ep_os_free_wiped(log, sizeof *log, EP_LOG_WIPED_BYTES);
         return NULL;
     }
-    const ep_entries *entries = log->thread->entries;
-    if (entries->unsettled_count != 0) {
+    if (log->thread->unsettled_count != 0) {
         log->todo |= EP_TODO_UNSETTLED;
     }
-    if (entries->thrown_count != 0 || entries->thrown_dropped != 0) {
+    if (log->thread->thrown_count != 0 || log->thread->thrown_dropped != 0) {
         log->todo |= EP_TODO_THROWN;
     }
     log->next_log = ep_engine.logs;

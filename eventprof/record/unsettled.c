@@ -7,19 +7,17 @@
 void
 ep_engine_unsettle(ep_thread *thread, const void *frame, uint32_t site)
 {
-    ep_engine_lock();
-    ep_entries *entries = thread->entries;    /* NULL: a thread of C has ended meanwhile */
     uint32_t i = 0;
-    while (entries != NULL && i < entries->unsettled_count && entries->unsettled[i].frame != frame) {
+    while (i < thread->unsettled_count && thread->unsettled[i].frame != frame) {
         i++;
     }
-    if (entries != NULL && i < EP_DOUBTED_MAX) {
-        entries->unsettled[i].frame = frame;
-        entries->unsettled[i].site = site;
-        entries->unsettled_count += i == entries->unsettled_count;
-        ep_thread_set_todo_locked(thread, EP_TODO_UNSETTLED);
+    if (i == EP_DOUBTED_MAX) {
+        return;
     }
-    ep_engine_unlock();
+    thread->unsettled[i].frame = frame;
+    thread->unsettled[i].site = site;
+    thread->unsettled_count += i == thread->unsettled_count;
+    ep_engine_set_todo_of(thread, EP_TODO_UNSETTLED);
 }
 
 /* The innermost unsettled call of `site`: inner ones are settled first. */
@@ -42,11 +40,10 @@ settle_open(ep_open_stack *open, uint32_t site, bool begins)
 void
 ep_engine_settle(ep_thread *thread, uint32_t index, bool begins)
 {
-    ep_entries *entries = thread->entries;
-    uint32_t site = entries->unsettled[index].site;
-    entries->unsettled_count -= 1;
-    memmove(&entries->unsettled[index], &entries->unsettled[index + 1],
-            (entries->unsettled_count - index) * sizeof *entries->unsettled);
+    uint32_t site = thread->unsettled[index].site;
+    thread->unsettled_count -= 1;
+    memmove(&thread->unsettled[index], &thread->unsettled[index + 1],
+            (thread->unsettled_count - index) * sizeof *thread->unsettled);
     ep_engine_lock();
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
         if (r->state == EP_RECORDER_RUNNING && thread->id < r->thread_capacity &&

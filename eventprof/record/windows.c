@@ -290,7 +290,6 @@ clear_recorder(ep_recorder *recorder, size_t spare_bytes)
     for (size_t i = 0; i < recorder->thread_capacity; i++) {
         if (recorder->threads[i] != NULL) {
             free(recorder->threads[i]->open.calls);
-            free(recorder->threads[i]->lost.kinds);
             free(recorder->threads[i]);
         }
     }
@@ -330,8 +329,7 @@ ep_recorder_get_stats(const ep_recorder *recorder)
     for (size_t i = 0; i < recorder->thread_capacity; i++) {
         const ep_window_thread *thread = recorder->threads[i];
         if (thread != NULL) {
-            stats.list_bytes += sizeof *thread + thread->open.capacity * sizeof *thread->open.calls +
-                                thread->lost.capacity * sizeof *thread->lost.kinds;
+            stats.list_bytes += sizeof *thread + thread->open.capacity * sizeof *thread->open.calls;
         }
     }
     ep_engine_unlock();

@@ -130,9 +130,10 @@ ep_file_move_state(ep_file *file, uint32_t which, size_t bytes)
 static bool
 put_thread_state(char **at, const char *end, uint32_t thread_id, const ep_window_thread *thread)
 {
-    ep_file_thread_state head = {.thread_id = thread_id,
-                                 .count_count = (uint32_t)thread->lost.count,
-                                 .depth = (uint32_t)thread->open.depth};
+    ep_file_thread_state head = {.thread_id = thread_id, .depth = (uint32_t)thread->open.depth};
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        head.count_count += thread->lost[kind] != 0;
+    }
     size_t pairs = head.count_count + thread->open.depth;
     if (pairs == 0) {
         return true;
@@ -142,8 +143,10 @@ put_thread_state(char **at, const char *end, uint32_t thread_id, const ep_window
     }
     memcpy(*at, &head, sizeof head);
     ep_file_pair *pair = (ep_file_pair *)(*at + sizeof head);
-    for (size_t i = 0; i < thread->lost.count; i++) {
-        *pair++ = (ep_file_pair){thread->lost.kinds[i].kind, thread->lost.kinds[i].count};
+    for (uint64_t kind = 0; kind < EP_KIND_COUNT; kind++) {
+        if (thread->lost[kind] != 0) {
+            *pair++ = (ep_file_pair){kind, thread->lost[kind]};
+        }
     }
     for (size_t i = 0; i < thread->open.depth; i++) {
         const ep_open_call *call = &thread->open.calls[i];
@@ -159,7 +162,10 @@ state_bytes_for(ep_window_thread *const *threads, size_t thread_count)
     size_t bytes = sizeof(ep_chunk_header) + sizeof(ep_file_state);
     for (size_t i = 0; i < thread_count; i++) {
         if (threads[i] != NULL) {
-            size_t pairs = threads[i]->open.depth + threads[i]->lost.count;
+            size_t pairs = threads[i]->open.depth;
+            for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+                pairs += threads[i]->lost[kind] != 0;
+            }
             bytes += pairs > 0 ? sizeof(ep_file_thread_state) + pairs * sizeof(ep_file_pair) : 0;
         }
     }

@@ -12,16 +12,25 @@
 /* At most so many nested slices whose throws are remembered one by one. */
 #define EP_THROWN_MAX 16
 
-/* At most so many generators are remembered that were suspended while they handled a thrown exception. */
-#define EP_HANDLING_MAX 1024
+/* The newest of the generators that were suspended while they handled a thrown exception. */
+#define EP_HANDLING_MAX 16
 
 /* An exception was thrown into this frame while it was suspended at this instruction. */
 typedef struct ep_thrown {
     const void *frame, *place;
 } ep_thrown;
 
-/* What is known of a living thread's calls at their entry. */
-typedef struct ep_entries {
+/* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
+typedef struct ep_thread {
+    uint32_t id;                              /* 1, 2, ...: order of first events; 0 is "unknown" */
+    uint64_t native_id;
+    _Atomic bool named;                       /* release; pairs with the reader of name */
+    char name[EP_THREAD_NAME_BYTES];          /* UTF-8, terminated; written once, by the owner */
+    bool attached;                            /* has, or had, a log; under the engine's lock */
+    /* Scratch of the sources, valid while the thread is stopped: the frame at the window's start, where its
+     * next record goes, whether it was counted as open. */
+    const void *stood_at, *stood_next;
+    bool stood_open;
     /* Frames that were at their entry when a window began, and the sites of their calls. Changed by the
      * thread itself, or while it is stopped. */
     struct {
@@ -34,43 +43,15 @@ typedef struct ep_entries {
     ep_thrown thrown[EP_THROWN_MAX];
     uint32_t thrown_count;
     uint32_t thrown_dropped;                  /* outer ones, which had no room */
-    ep_thrown *handling;                      /* in no order */
-    size_t handling_count, handling_capacity;
-    size_t handling_next;                     /* which is replaced by the next one that finds no room */
-    bool handling_dropped;                    /* one was replaced */
-} ep_entries;
-
-/* A thread that ever recorded. Immortal, because rows of traces refer to it: so it is small. */
-typedef struct ep_thread {
-    uint32_t id;                              /* 1, 2, ...: order of first events; 0 is "unknown" */
-    uint64_t native_id;
-    _Atomic bool named;                       /* release; pairs with the reader of name */
-    char name[EP_THREAD_NAME_BYTES];          /* UTF-8, terminated; written once, by the owner */
-    bool attached;                            /* has, or had, a log; under the engine's lock */
-    /* Scratch of the sources, valid while the thread is stopped: the frame at the window's start, where its
-     * next record goes, whether it was counted as open. */
-    const void *stood_at, *stood_next;
-    bool stood_open;
-    ep_entries *entries;                      /* until it has exited, then NULL; under the engine's lock */
+    ep_thrown handling[EP_HANDLING_MAX];
+    uint32_t handling_next;                   /* which is replaced by the next one */
     _Atomic bool exited;
 } ep_thread;
-
-/* How many events of a kind were lost. */
-typedef struct ep_loss {
-    uint64_t kind : 8;
-    uint64_t count : 56;
-} ep_loss;
-
-/* Of the kinds of which events were lost: few for a thread, and there may be a million threads. */
-typedef struct ep_losses {
-    ep_loss *kinds;
-    size_t count, capacity;
-} ep_losses;
 
 /* Facts about one thread that a recorder has besides its chunks. */
 typedef struct ep_window_thread {
     ep_open_stack open;                 /* calls open where the kept records begin */
-    ep_losses lost;
+    uint64_t lost[EP_KIND_COUNT];
 } ep_window_thread;
 
 #endif

@@ -541,7 +541,8 @@ list_threads(ep_decoder *d, uint32_t only_thread)
         if (r->first_segment != 0 && begin_reading(d, r) != EP_OK) {
             return EP_NOMEM;
         }
-        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) && !window->lost.count) {
+        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) &&
+            !ep_any_counted(window->lost)) {
             continue;
         }
         ep_trace_thread *thread = &out->threads[out->thread_count];
@@ -568,10 +569,8 @@ settle_threads(ep_decoder *d)
         size_t id = thread->thread != NULL ? thread->thread->id : 0;
         const reader *r = &d->readers[id];
         memcpy(thread->recorded, r->recorded, sizeof thread->recorded);
-        memcpy(thread->lost, r->lost, sizeof thread->lost);
-        const ep_losses *losses = &d->capture->threads[id].lost;
-        for (size_t j = 0; j < losses->count; j++) {
-            thread->lost[losses->kinds[j].kind] += losses->kinds[j].count;
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            thread->lost[kind] = d->capture->threads[id].lost[kind] + r->lost[kind];
         }
         thread->first_ns = r->first_ns;
         thread->last_ns = r->last_ns;
@@ -778,9 +777,8 @@ ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recor
     memset(recorded, 0, EP_KIND_COUNT * sizeof *recorded);
     memset(lost, 0, EP_KIND_COUNT * sizeof *lost);
     for (size_t i = 0; i < capture->thread_count; i++) {
-        const ep_losses *losses = &capture->threads[i].lost;
-        for (size_t j = 0; j < losses->count && (only_thread == 0 || i == only_thread); j++) {
-            lost[losses->kinds[j].kind] += losses->kinds[j].count;
+        for (int kind = 0; kind < EP_KIND_COUNT && (only_thread == 0 || i == only_thread); kind++) {
+            lost[kind] += capture->threads[i].lost[kind];
         }
     }
     for (size_t i = 0; i < capture->chunk_count; i++) {

@@ -364,10 +364,10 @@ ep_trace_lost(const ep_trace *trace)
     bool is_read = trace->has_decoded || trace->head != NULL;
     size_t count = is_read ? head->thread_count : trace->capture.thread_count;
     for (size_t i = 0; i < count; i++) {
-        for (int kind = 0; is_read && kind < EP_KIND_COUNT; kind++) {
-            lost += head->threads[i].lost[kind];
+        const uint64_t *of = is_read ? head->threads[i].lost : trace->capture.threads[i].lost;
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            lost += of[kind];
         }
-        lost += is_read ? 0 : ep_losses_total(&trace->capture.threads[i].lost);
     }
     return lost;
 }

@@ -471,7 +471,6 @@ typedef struct verifier {
     call_stack *stacks;              /* by thread */
     uint64_t (*rows)[EP_KIND_COUNT]; /* by thread: events of a kind */
     size_t *first, *last;            /* by thread: rows; NO_ROW: none */
-    uint64_t ends_lost;              /* lost ends of calls of unknown threads that excused no finding yet */
 } verifier;
 
 static int32_t
@@ -557,20 +556,6 @@ end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
            ep_kinds[kind].group == EP_GROUP_GC;
 }
 
-/* The lost ends of calls of which the thread is not known. */
-static uint64_t
-ends_lost_somewhere(const ep_verify_input *input)
-{
-    uint64_t lost = 0;
-    for (size_t i = 0; i < input->thread_count; i++) {
-        for (unsigned kind = 0; input->threads[i].thread == NULL && kind < EP_KIND_COUNT; kind++) {
-            bool ends = ep_kinds[kind].form == EP_FORM_CALL && ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-            lost += ends ? input->threads[i].lost[kind] : 0;
-        }
-    }
-    return lost;
-}
-
 /* Whether only spans are open above the first `depth` calls: the program left them open. */
 static bool
 only_spans(const call_stack *stack, size_t depth)
@@ -608,10 +593,7 @@ end_call(verifier *v, call_stack *stack, size_t row, int64_t key)
         finding.other_row = top->row != EP_ROW_NONE ? top->row : EP_FINDING_NO_ROW;
     }
     if (found > 0) {
-        size_t missing = stack->depth - found;
-        bool lost = missing <= v->ends_lost;
-        v->ends_lost -= lost ? missing : 0;
-        bool excused = lost || v->input->damaged || v->input->calls_displaced ||
+        bool excused = v->input->damaged || v->input->calls_displaced ||
                        only_spans(stack, found);
         report(&v->result, excused, &finding);
         pop_to(stack, found - 1);
@@ -859,7 +841,7 @@ ep_verify(const ep_verify_input *input, size_t limit, const ep_progress *progres
     if (input->columns->count > EP_PAIR_MAX) {
         return EP_ARGUMENT;
     }
-    verifier v = {.input = input, .ends_lost = ends_lost_somewhere(input)};
+    verifier v = {.input = input};
     ep_status status = open_verifier(&v, limit);
     if (status == EP_OK) {
         status = replay_rows(&v, progress);

@@ -154,7 +154,7 @@ static void
 break_loss(void)
 {
     start();
-    ep_losses_of(&ep_recorder_thread(&recorder, 1)->lost, EP_KIND_LINE)->count = 12347;
+    ep_recorder_thread(&recorder, 1)->lost[EP_KIND_LINE] = 12347;
     ck_assert_int_eq(ep_recorder_stop(&recorder, NULL), EP_OK);
 }
 

@@ -85,9 +85,8 @@ static uint64_t (*sums_of(const ep_capture *capture)) [EP_KIND_COUNT] {
         }
     }
     for (size_t id = 0; id < capture->thread_count; id++) {
-        const ep_losses *losses = &capture->threads[id].lost;
-        for (size_t i = 0; i < losses->count; i++) {
-            sums[id][losses->kinds[i].kind] += losses->kinds[i].count;
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            sums[id][kind] += capture->threads[id].lost[kind];
         }
     }
     return sums;

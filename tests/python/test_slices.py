@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import signal
 import sys
-import types
 from collections import Counter
 
 import pytest
@@ -307,48 +306,6 @@ def test_a_slice_that_a_handler_ends_at_its_begin_is_not_taken_for_a_thrown_one(
         leave()
 
     check(recorder.trace)
-
-
-@pytest.mark.parametrize("count", [1, 17, 1024, 1030])
-def test_generators_that_handle_an_exception_at_the_same_time(backend, count):
-    """Of 1,024 it is known that the exception is raised again; of more, the ends count as lost."""
-
-    @types.coroutine
-    def pause():
-        yield
-
-    class Manager:
-        async def __aenter__(self):
-            pass
-
-        async def __aexit__(self, *error):
-            await pause()
-            work()
-
-    async def handles():
-        async with Manager():
-            yield
-
-    def leave():
-        made = [handles() for _ in range(count)]
-        begun = [each.asend(None) for each in made]
-        thrown = [each.athrow(KeyError) for each in made]
-        for each in (*begun, *thrown, *thrown):
-            with contextlib.suppress(StopIteration, KeyError):
-                each.send(None)
-
-    with eventprof.record(memory=False, backend=backend) as recorder:
-        for _ in range(2):
-            leave()
-            work()
-
-    trace = recorder.trace
-    events = Counter(trace.events["event"][trace.events["name"] == handles.__qualname__])
-    lost = 2 * max(count - 1024, 0) if sys.version_info >= (3, 13) else 0
-    assert events["throw"] == 2 * count
-    assert events["unwind"] == 2 * count - lost
-    assert trace.loss.total == lost
-    assert trace.verify()
 
 
 @pytest.mark.skipif(

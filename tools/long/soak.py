@@ -33,8 +33,8 @@ THREADS = 50
 FUNCTIONS = 10
 # Names, code objects and what malloc() makes of them; measured: 1.8 KiB.
 BYTES_A_FUNCTION = 2 << 10
-# Its description, its name, and what each recorder lost of it; measured: 457.
-BYTES_A_THREAD = 640
+# Its description, its name, and what each recorder lost of it; measured: 1.8 KiB.
+BYTES_A_THREAD = 2 << 10
 BOUND = 8 * MIB
 # What malloc() holds free is no growth: reading a recorder takes as much as there were threads, for a moment.
 trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

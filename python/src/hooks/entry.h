@@ -125,19 +125,11 @@ ep_py_begin_at_entry_was_not_reported(ep_log *log, PyCodeObject *code, ep_frame 
         EP_WORD0_PAYLOAD(before) == ep_py_code_site(code, frame)) {
         return false;
     }
-    if (ep_log_end_handling(log, ep_py_thrown_here(frame))) {
+    if (ep_log_handles_thrown(log, ep_py_thrown_here(frame))) {
         return false;
     }
-    if (!EP_ENTRY_YIELDED((const unsigned char *)ep_frame_instruction(frame))) {
-        return true;
-    }
-    if (ep_log_end_dropped(log)) {
-        return false;
-    }
-    if (ep_log_dropped_handling(log)) {
-        ep_engine_count_unlogged(EP_KIND_UNWIND);    /* it may be the end of a slice */
-    }
-    return true;
+    const unsigned char *at = (const unsigned char *)ep_frame_instruction(frame);
+    return !(EP_ENTRY_YIELDED(at) && ep_log_end_dropped(log));
 }
 #endif
 

@@ -146,9 +146,8 @@ settle_open_calls(ep_log *log, ep_kind kind)
     bool opens = kind == EP_KIND_CALL || kind == EP_KIND_RESUME;
     bool closes = kind == EP_KIND_RETURN || kind == EP_KIND_YIELD || kind == EP_KIND_UNWIND;
     ep_thread *thread = log->thread;
-    const ep_entries *entries = thread->entries;
-    for (uint32_t i = entries->unsettled_count; i-- > 0;) {
-        const void *unsettled = entries->unsettled[i].frame;
+    for (uint32_t i = thread->unsettled_count; i-- > 0;) {
+        const void *unsettled = thread->unsettled[i].frame;
         if (unsettled == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
             bool begins = opens || (kind == EP_KIND_UNWIND && EP_UNWINDS_UNTOLD);
             ep_engine_settle(thread, i, begins && ep_frame_is_at_resume(frame));
@@ -156,7 +155,7 @@ settle_open_calls(ep_log *log, ep_kind kind)
             ep_engine_settle(thread, i, false);
         }
     }
-    if (entries->unsettled_count == 0) {
+    if (thread->unsettled_count == 0) {
         log->todo &= ~EP_TODO_UNSETTLED;
     }
 }
