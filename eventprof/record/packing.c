@@ -260,10 +260,7 @@ ep_packing_wait(void)
 uint64_t
 ep_packing_thread_id(void)
 {
-    pthread_mutex_lock(&packing.lock);
-    uint64_t id = packing.running ? packing.thread_id : 0;
-    pthread_mutex_unlock(&packing.lock);
-    return id;
+    return ep_prefault_id_of_running(&packing.lock, &packing.running, &packing.thread_id);
 }
 
 void

@@ -172,12 +172,18 @@ ep_prefault_go_on(void)
 }
 
 uint64_t
+ep_prefault_id_of_running(pthread_mutex_t *lock, const bool *running, const uint64_t *thread_id)
+{
+    pthread_mutex_lock(lock);
+    uint64_t id = *running ? *thread_id : 0;
+    pthread_mutex_unlock(lock);
+    return id;
+}
+
+uint64_t
 ep_prefault_thread_id(void)
 {
-    pthread_mutex_lock(&prefault.lock);
-    uint64_t id = prefault.running ? prefault.thread_id : 0;
-    pthread_mutex_unlock(&prefault.lock);
-    return id;
+    return ep_prefault_id_of_running(&prefault.lock, &prefault.running, &prefault.thread_id);
 }
 
 /* Ends the thread. Returns with the lock held. */

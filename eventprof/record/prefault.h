@@ -47,6 +47,8 @@ void ep_prefault_use_file(ep_file *file);
 
 /* Starts a thread that blocks all signals but SIGBUS. False: the system refuses. */
 bool ep_prefault_start_thread(pthread_t *thread, void *(*run)(void *));
+/* thread_id, while the thread is running, else 0; both are read under the lock. */
+uint64_t ep_prefault_id_of_running(pthread_mutex_t *lock, const bool *running, const uint64_t *thread_id);
 /* Waits until the kernel has forgotten a thread that was joined, before a fork: os.fork() counts the
  * process's threads. thread_id: 0, nothing to do; it becomes 0. */
 void ep_prefault_await_end(uint64_t *thread_id);
