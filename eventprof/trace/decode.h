@@ -40,6 +40,8 @@ typedef struct ep_decoded {
  * Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM, *out untouched. */
 EP_CHECKED ep_status ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out);
 void ep_decoded_clear(ep_decoded *decoded);
+/* Keeps only some rows, and counts down what their threads recorded. drop: index = row. */
+void ep_decoded_keep_rows(ep_decoded *decoded, const uint8_t *drop);
 
 /* The number of events that its threads recorded; if it has columns, the number of their rows. */
 uint64_t ep_decoded_events(const ep_decoded *decoded);

@@ -75,6 +75,32 @@ ep_decoded_clear(ep_decoded *decoded)
     *decoded = (ep_decoded){0};
 }
 
+void
+ep_decoded_keep_rows(ep_decoded *decoded, const uint8_t *drop)
+{
+    ep_columns *c = &decoded->columns;
+    size_t kept = 0, block = 0, kept_blocks = 0;
+    for (size_t row = 0; row < c->count; row++) {
+        bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
+        if (drop[row]) {
+            decoded->threads[c->thread[row]].recorded[c->kind[row]] -= 1;
+            block += has_block;
+            continue;
+        }
+        if (has_block) {
+            c->alloc_row[kept_blocks] = kept;
+            c->address[kept_blocks] = c->address[block];
+            c->size[kept_blocks++] = c->size[block++];
+        }
+        c->time_ns[kept] = c->time_ns[row];
+        c->kind[kept] = c->kind[row];
+        c->thread[kept] = c->thread[row];
+        c->id[kept++] = c->id[row];
+    }
+    c->count = kept;
+    c->alloc_count = kept_blocks;
+}
+
 static uint64_t
 sum(const uint64_t counts[EP_KIND_COUNT])
 {

@@ -227,31 +227,6 @@ filter_stack(ep_open_stack *stack, const uint8_t *stays)
     stack->depth = kept;
 }
 
-static void
-filter_rows(const uint8_t *drop, ep_decoded *decoded)
-{
-    ep_columns *c = &decoded->columns;
-    size_t kept = 0, block = 0;
-    for (size_t row = 0; row < c->count; row++) {
-        if (drop[row]) {
-            decoded->threads[c->thread[row]].recorded[c->kind[row]] -= 1;
-            continue;
-        }
-        while (block < c->alloc_count && c->alloc_row[block] < row) {
-            block += 1;
-        }
-        if (block < c->alloc_count && c->alloc_row[block] == row) {
-            c->alloc_row[block++] = kept;
-        }
-        c->time_ns[kept] = c->time_ns[row];
-        c->kind[kept] = c->kind[row];
-        c->thread[kept] = c->thread[row];
-        c->id[kept] = c->id[row];
-        kept += 1;
-    }
-    c->count = kept;
-}
-
 static bool
 any_inside(const ep_columns *columns)
 {
@@ -290,7 +265,7 @@ ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, ep_filtered *dropp
     }
     done = done && judge_rows(&w);
     if (done) {
-        filter_rows(w.drop, decoded);
+        ep_decoded_keep_rows(decoded, w.drop);
         for (size_t i = 0, first = 0; i < thread_count; i++) {
             size_t depth = decoded->threads[i].open.depth;
             filter_stack(&decoded->threads[i].open, &stays[first]);

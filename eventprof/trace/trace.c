@@ -30,6 +30,29 @@ ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out)
     };
 }
 
+/* ---- What was made of rows ------------------------------------------------------------------- */
+
+static void
+drop_input(ep_trace *trace)
+{
+    free(trace->open);
+    free(trace->open_from_ns);
+    free(trace->open_until_ns);
+    free(trace->thread_process);
+    trace->open = NULL;
+    trace->open_from_ns = trace->open_until_ns = NULL;
+    trace->thread_process = NULL;
+    trace->has_input = false;
+}
+
+void
+ep_trace_rows_changed(ep_trace *trace)
+{
+    ep_functions_clear(&trace->functions);
+    trace->has_functions = false;
+    drop_input(trace);
+}
+
 void
 ep_trace_clear(ep_trace *trace)
 {
@@ -51,10 +74,7 @@ ep_trace_clear(ep_trace *trace)
     }
     ep_recording_clear(&trace->recording);
     ep_filter_clear(&trace->filter);
-    free(trace->open);
-    free(trace->open_from_ns);
-    free(trace->open_until_ns);
-    free(trace->thread_process);
+    drop_input(trace);
     *trace = (ep_trace){0};
 }
 
@@ -114,13 +134,7 @@ reach_input(ep_trace *trace)
         ep_thread_processes(decoded->threads, decoded->thread_count, &trace->thread_process);
     if (status != EP_OK || trace->open == NULL || trace->open_from_ns == NULL ||
         trace->open_until_ns == NULL) {
-        free(trace->open);
-        free(trace->open_from_ns);
-        free(trace->open_until_ns);
-        free(trace->thread_process);
-        trace->open = NULL;
-        trace->open_from_ns = trace->open_until_ns = NULL;
-        trace->thread_process = NULL;
+        drop_input(trace);
         return EP_NOMEM;
     }
     bool lost = false;

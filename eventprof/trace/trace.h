@@ -100,6 +100,9 @@ ep_trace_head(const ep_trace *trace)
     return trace->has_decoded || trace->head == NULL ? &trace->decoded : trace->head;
 }
 
+/* The decoded rows were changed before calls or blocks were paired: forgets what was made of them. */
+void ep_trace_rows_changed(ep_trace *trace);
+
 /* Frees what the object holds; a zeroed or closed object is allowed. */
 void ep_trace_clear(ep_trace *trace);
 

@@ -60,36 +60,22 @@ open_at(const ep_trim *trim, const ep_decoded *decoded, ep_open_stack *open)
     return true;
 }
 
-/* Moves the rows that stay to the front. Threads keep their numbers. */
+/* Threads keep their numbers. drop: room for a byte each row. */
 static void
-keep_rows(const ep_trim *trim, ep_decoded *decoded)
+keep_rows(const ep_trim *trim, ep_decoded *decoded, uint8_t *drop)
 {
     ep_columns *c = &decoded->columns;
-    size_t kept = 0, block = 0, kept_blocks = 0;
     for (size_t row = 0; row < c->count; row++) {
-        bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
-        ep_trace_thread *thread = &decoded->threads[c->thread[row]];
-        if (!stays(trim, c, row)) {
-            thread->recorded[c->kind[row]] -= 1;
-            block += has_block;
-            continue;
-        }
-        int64_t time_ns = c->time_ns[row] - trim->from_ns;
-        time_ns = time_ns > 0 ? time_ns : 0;
-        thread->first_ns = thread->first_ns < 0 ? time_ns : thread->first_ns;
-        thread->last_ns = time_ns;
-        if (has_block) {
-            c->alloc_row[kept_blocks] = kept;
-            c->address[kept_blocks] = c->address[block];
-            c->size[kept_blocks++] = c->size[block++];
-        }
-        c->time_ns[kept] = time_ns;
-        c->kind[kept] = c->kind[row];
-        c->thread[kept] = c->thread[row];
-        c->id[kept++] = c->id[row];
+        drop[row] = !stays(trim, c, row);
     }
-    c->count = kept;
-    c->alloc_count = kept_blocks;
+    ep_decoded_keep_rows(decoded, drop);
+    for (size_t row = 0; row < c->count; row++) {
+        ep_trace_thread *thread = &decoded->threads[c->thread[row]];
+        int64_t time_ns = c->time_ns[row] - trim->from_ns;
+        c->time_ns[row] = time_ns > 0 ? time_ns : 0;
+        thread->first_ns = thread->first_ns < 0 ? c->time_ns[row] : thread->first_ns;
+        thread->last_ns = c->time_ns[row];
+    }
 }
 
 static void
@@ -135,7 +121,8 @@ ep_trim_apply(const ep_trim *trim, ep_decoded *decoded)
     size_t thread_count = decoded->thread_count;
     ep_open_stack *open = ep_calloc(thread_count, sizeof *open);
     int32_t *rows = ep_calloc(thread_count, sizeof *rows);
-    bool done = open != NULL && rows != NULL && open_at(trim, decoded, open);
+    uint8_t *drop = ep_calloc(decoded->columns.count, 1);
+    bool done = open != NULL && rows != NULL && drop != NULL && open_at(trim, decoded, open);
     bool merged = ep_process_count(decoded->threads, thread_count) > 1;
     for (size_t i = 0; done && i < thread_count; i++) {
         ep_trace_thread *thread = &decoded->threads[i];
@@ -155,7 +142,7 @@ ep_trim_apply(const ep_trim *trim, ep_decoded *decoded)
         }
     }
     if (done) {
-        keep_rows(trim, decoded);
+        keep_rows(trim, decoded, drop);
         keep_resident(trim, decoded);
         for (size_t i = 0; i < thread_count; i++) {
             ep_trace_thread *thread = &decoded->threads[i];
@@ -172,6 +159,7 @@ ep_trim_apply(const ep_trim *trim, ep_decoded *decoded)
     }
     free(open);
     free(rows);
+    free(drop);
     return done ? EP_OK : EP_NOMEM;
 }
 

@@ -4,7 +4,6 @@
 #include "trace_object.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 
 #include "kinds.h"
 #include "memory.h"
@@ -23,22 +22,6 @@ is_untouched(ep_py_trace *self)
         return false;
     }
     return true;
-}
-
-/* Forgets what was made of the rows before. */
-static void
-forget(ep_trace *trace)
-{
-    ep_functions_clear(&trace->functions);
-    trace->has_functions = false;
-    free(trace->open);
-    free(trace->open_from_ns);
-    free(trace->open_until_ns);
-    free(trace->thread_process);
-    trace->open = NULL;
-    trace->open_from_ns = trace->open_until_ns = NULL;
-    trace->thread_process = NULL;
-    trace->has_input = false;
 }
 
 /* trim(from_ns, until_ns, rows of threads that are left out, kinds that are left out) */
@@ -76,7 +59,7 @@ ep_py_trace_trim(PyObject *object, PyObject *args)
     EP_PY_WITHOUT_GIL(self, {
         status = ep_trim_apply(&trim, &trace->decoded);
         if (status == EP_OK) {
-            forget(trace);
+            ep_trace_rows_changed(trace);
             trace->recording.kinds &= ~kinds;
             trace->recording.start.monotonic_ns += from_ns;
             trace->recording.start_realtime_ns += from_ns;
@@ -221,8 +204,8 @@ take_labels(PyObject *given, renamed *to)
     return true;
 }
 
-/* rename(functions, tasks, labels, threads): functions as make_trace() has them, one for each row of
- * functions(); tasks: {number of tasks(): bytes}; labels: one for each of label_values(), of the same
+/* rename(functions, tasks, labels, threads): as many functions as functions() has, in the same form;
+ * tasks: {number of tasks(): bytes}; labels: one for each of label_values(), of the same
  * length; threads: [bytes or None], one for each row of threads(). */
 PyObject *
 ep_py_trace_rename(PyObject *object, PyObject *args)
@@ -275,6 +258,6 @@ ep_py_trace_rename(PyObject *object, PyObject *args)
     if (!done) {
         return NULL;
     }
-    forget(&self->trace);
+    ep_trace_rows_changed(&self->trace);
     Py_RETURN_NONE;
 }
