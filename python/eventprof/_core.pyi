@@ -362,7 +362,7 @@ class Trace:
     def tasks(self) -> dict[int, bytes]: ...
     def rename(
         self,
-        functions: list[tuple[bytes | None, bytes | None, bytes | None, int, int]],
+        functions: list[tuple[str | None, str | None, str | None, int | None, str]],
         tasks: dict[int, bytes],
         labels: list[bytes],
         threads: list[bytes | None],
@@ -497,7 +497,7 @@ _Buffer = NDArray[Any] | bytes | bytearray
 _Part = bytes | tuple[Any, ...]
 
 def make_trace(
-    functions: list[tuple[bytes | None, bytes | None, bytes | None, int, int]],
+    functions: list[tuple[str | None, str | None, str | None, int | None, str]],
     sites: list[tuple[int, int, int]],
     threads: list[tuple[bytes | None, int]],
     columns: tuple[_Buffer, _Buffer, _Buffer, _Buffer, _Buffer, _Buffer],

@@ -97,10 +97,7 @@ class Stream:
         blocks = [row for row in self.rows if KINDS[row[1]][4] != "call"]
         return _core.make_trace(
             [
-                (
-                    name.encode(), module.encode(), file.encode() if file else None, line,
-                    0 if python else 1,
-                )
+                (name, module, file, line, "python" if python else "c")
                 for name, module, file, line, python in self.functions
             ],
             self.sites,

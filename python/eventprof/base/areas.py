@@ -15,6 +15,8 @@ from .. import _core
 
 #: The words of include and exclude, with the core's words.
 WORDS = {"stdlib": "stdlib", "site-packages": "installed"}
+#: Of Python itself: also modules of C functions, which have no file in the events.
+STANDARD_MODULES = frozenset({"builtins", *sys.stdlib_module_names})
 
 _told = False
 
@@ -26,10 +28,8 @@ def tell() -> None:
         return
     installed = tuple(_spellings(_site_folders()))
     stdlib = tuple(_spellings(_stdlib_folders()))
-    # Modules of C functions, which have no file in the events.
-    standard = {"builtins", *sys.stdlib_module_names}
-    _core.add_area("stdlib", stdlib, tuple(sorted(standard)))
-    _core.add_area("installed", installed, tuple(sorted(_top_levels(installed) - standard)))
+    _core.add_area("stdlib", stdlib, tuple(sorted(STANDARD_MODULES)))
+    _core.add_area("installed", installed, tuple(sorted(_top_levels(installed) - STANDARD_MODULES)))
     _told = True
 
 

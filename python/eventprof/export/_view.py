@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -16,7 +15,7 @@ from .._words import printable
 from ..answers.functions import matching, no_match
 from ..answers.own import find_own
 from ..tables.loss import loss_of_others
-from ..tables.processes import process_of_threads
+from ..tables.processes import is_thread, process_of_threads
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -277,8 +276,7 @@ class View:
         if not self._threads:
             return np.ones(len(table), bool)
         found = [
-            str(native_id) in self._threads
-            or any(fnmatch.fnmatchcase(name or "", glob) for glob in self._threads)
+            any(is_thread(wanted, name, native_id) for wanted in self._threads)
             for name, native_id in zip(table["name"], table["native_id"].tolist(), strict=True)
         ]
         if not any(found):

@@ -6,16 +6,15 @@ import json
 import os
 import re
 import string
-import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.areas import STANDARD_MODULES
 from ..base.output import create
 
 #: A row of `_core.Trace.functions`: qualified name, module, file, line, kind.
 Row = tuple[str | None, str | None, str | None, int | None, str]
 
-_PUBLIC_MODULES = sys.stdlib_module_names | {"builtins"}
 #: Parts of a path that say what kind of place it is, and nothing of the program.
 _PUBLIC_FOLDERS = re.compile(
     r"|usr|lib|lib64|local|bin|src|site-packages|dist-packages|python3(\.\d+)?t?|__pycache__"
@@ -85,7 +84,7 @@ class Pseudonyms:
         place = file and _STDLIB_FILE.fullmatch(file)
         if place:
             return (qualname, module, f"/lib/{place[1]}", line, kind)
-        is_public = (module or "").partition(".")[0] in _PUBLIC_MODULES
+        is_public = (module or "").partition(".")[0] in STANDARD_MODULES
         is_frozen = file is not None and file.startswith("<frozen ")
         if (is_public and file is None) or (is_frozen and (is_public or module is None)):
             return row
@@ -103,7 +102,7 @@ class Pseudonyms:
 
     def _audit(self, name: str) -> str:
         first = name.partition(".")[0]
-        is_public = first in _PUBLIC_MODULES or first in ("open", "exec", "compile", "import")
+        is_public = first in STANDARD_MODULES or first in ("open", "exec", "compile", "import")
         return name if is_public else self._of("event", name)
 
     def path(self, path: str) -> str:

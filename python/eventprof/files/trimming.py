@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 from collections.abc import Iterable
 
@@ -10,6 +9,7 @@ from .. import _core
 from .._words import did_you_mean
 from ..base.output import check
 from ..tables.kinds import KINDS
+from ..tables.processes import is_thread
 from ..trace import Trace
 from .opening import open as open_recording
 from .pseudonyms import Pseudonyms, read_mapping, write_mapping
@@ -25,7 +25,6 @@ GROUPS = {
     "objects": ("object",),
     "audit": ("audit",),
 }
-_NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")
 #: Facts that are of the whole recording.
 _OF_THE_WHOLE = ("runtime_events",)
 
@@ -148,35 +147,31 @@ def _kinds_of(drop: Iterable[str]) -> int:
 
 def _others(chosen: tuple[str | int, ...], trace: Trace) -> tuple[int, ...]:
     """Return the rows of threads that were not chosen."""
-    kept = set()
+    rows, kept = trace._core.threads(), set()
     for wanted in chosen:
         found = {
             row
-            for row, (name, native_id, *_) in enumerate(trace._core.threads())
-            if wanted == native_id
-            or (isinstance(wanted, str) and fnmatch.fnmatchcase(name or "", wanted))
+            for row, (name, native_id, *_) in enumerate(rows)
+            if is_thread(wanted, name, native_id)
         }
         if not found:
-            names = ", ".join(sorted({str(row[0]) for row in trace._core.threads()})[:10])
+            names = ", ".join(sorted({str(row[0]) for row in rows})[:10])
             raise ValueError(f"threads: there is no {wanted!r}; some are {names}")
         kept |= found
-    return tuple(row for row in range(len(trace._core.threads())) if row not in kept)
+    return tuple(row for row in range(len(rows)) if row not in kept)
 
 
 def _rename(core: _core.Trace, names: Pseudonyms) -> None:
-    def packed(text: str | None) -> bytes | None:
-        return None if text is None else text.encode("utf-8", "surrogatepass")
+    def packed(text: str) -> bytes:
+        return text.encode("utf-8", "surrogatepass")
 
-    functions = []
-    for row in core.functions():
-        qualname, module, file, line, kind = names.function(row)
-        number = -1 if line is None else line
-        functions.append(
-            (packed(qualname), packed(module), packed(file), number, _NAME_KINDS.index(kind))
-        )
-    tasks = {
-        number: packed(names.task(text.decode("utf-8", "surrogatepass"))) or b""
-        for number, text in core.tasks().items()
-    }
-    threads = [packed(names.thread(row[0])) for row in core.threads()]
-    core.rename(functions, tasks, [names.label(value) for value in core.label_values()], threads)
+    threads = [names.thread(row[0]) for row in core.threads()]
+    core.rename(
+        [names.function(row) for row in core.functions()],
+        {
+            number: packed(names.task(text.decode("utf-8", "surrogatepass")))
+            for number, text in core.tasks().items()
+        },
+        [names.label(value) for value in core.label_values()],
+        [None if name is None else packed(name) for name in threads],
+    )

@@ -264,11 +264,7 @@ class Builder:
         for kind in np.unique(kinds).tolist():
             kinds_seen |= 1 << kind
         core = _core.make_trace(
-            [
-                (_bytes(name), _bytes(module), _bytes(file), -1 if line is None else line,
-                 NAME_KINDS.index(kind))
-                for name, module, file, line, kind in self._functions
-            ],
+            list(self._functions),
             list(self._sites),
             [(_bytes(self._thread_names[row][0]), self._thread_names[row][1]) for row in rows],
             (times[order] - base, kinds[order], thread[order], refs[order], address[word_order],

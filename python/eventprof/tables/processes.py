@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,13 @@ from .. import _core
 from .column import Array, Column, Null, encode
 from .facts import Facts
 from .table import Table
+
+
+def is_thread(wanted: str | int, name: str | None, native_id: int) -> bool:
+    """Whether a thread is a wanted one: by its native id, as text, too, or a glob of its name."""
+    return str(wanted) == str(native_id) or (
+        isinstance(wanted, str) and fnmatch.fnmatchcase(name or "", wanted)
+    )
 
 
 def processes_table(trace: Facts) -> Table:

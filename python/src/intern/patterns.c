@@ -157,7 +157,47 @@ kind_of_word(PyObject *word)
     return kind;
 }
 
-/* Asks `byte_of` for each function. `args`: a list of (name, module, file, line, kind), patterns. */
+bool
+ep_py_function_take(PyObject *row, ep_py_function *to)
+{
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != 5 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 4))) {
+        PyErr_SetString(PyExc_TypeError, "functions: (name, module, file, line, kind)");
+        return false;
+    }
+    PyObject *line = PyTuple_GET_ITEM(row, 3);
+    long number = line == Py_None ? -1 : PyLong_AsLong(line);
+    if (number < -1 || number > INT32_MAX || PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "functions: a function's line is none");
+        return false;
+    }
+    ep_text texts[3];
+    bool has_memory = true;
+    for (int part = 0; part < 3; part++) {
+        PyObject *text = PyTuple_GET_ITEM(row, part);
+        texts[part] = ep_py_text(text, to->stacks[part], sizeof to->stacks[part], &to->heaps[part]);
+        has_memory = has_memory && (texts[part].at != NULL || !PyUnicode_Check(text));
+    }
+    to->text = (ep_name_text){.qualname = texts[0],
+                              .module = texts[1],
+                              .file = texts[2],
+                              .line = (int32_t)number,
+                              .kind = kind_of_word(PyTuple_GET_ITEM(row, 4))};
+    if (!has_memory) {
+        ep_py_function_drop(to);
+        PyErr_NoMemory();
+    }
+    return has_memory;
+}
+
+void
+ep_py_function_drop(ep_py_function *function)
+{
+    for (int part = 0; part < 3; part++) {
+        free(function->heaps[part]);
+    }
+}
+
+/* Asks `byte_of` for each function. `args`: a list of rows, patterns. */
 static PyObject *
 bytes_of_functions(PyObject *args, const char *format,
                    uint8_t (*byte_of)(const ep_filter *, const ep_name_text *))
@@ -171,33 +211,13 @@ bytes_of_functions(PyObject *args, const char *format,
         result = PyBytes_FromStringAndSize(NULL, PyList_GET_SIZE(functions));
     }
     for (Py_ssize_t i = 0; result != NULL && i < PyList_GET_SIZE(functions); i++) {
-        PyObject *row = PyList_GET_ITEM(functions, i);
-        if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) < 5 ||
-            !PyUnicode_Check(PyTuple_GET_ITEM(row, 4))) {
-            PyErr_SetString(PyExc_TypeError, "functions: (name, module, file, line, kind)");
+        ep_py_function function;
+        if (!ep_py_function_take(PyList_GET_ITEM(functions, i), &function)) {
             Py_CLEAR(result);
             break;
         }
-        char stacks[3][256], *heaps[3];
-        ep_text texts[3];
-        bool has_memory = true;
-        for (int part = 0; part < 3; part++) {
-            PyObject *text = PyTuple_GET_ITEM(row, part);
-            texts[part] = ep_py_text(text, stacks[part], sizeof stacks[part], &heaps[part]);
-            has_memory = has_memory && (texts[part].at != NULL || !PyUnicode_Check(text));
-        }
-        ep_name_text function = {.qualname = texts[0],
-                                 .module = texts[1],
-                                 .file = texts[2],
-                                 .kind = kind_of_word(PyTuple_GET_ITEM(row, 4))};
-        PyBytes_AS_STRING(result)[i] = (char)byte_of(&filter, &function);
-        for (int part = 0; part < 3; part++) {
-            free(heaps[part]);
-        }
-        if (!has_memory) {
-            Py_CLEAR(result);
-            PyErr_NoMemory();
-        }
+        PyBytes_AS_STRING(result)[i] = (char)byte_of(&filter, &function.text);
+        ep_py_function_drop(&function);
     }
     ep_filter_clear(&filter);
     Py_XDECREF(none);

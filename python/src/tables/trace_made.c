@@ -9,6 +9,7 @@
 #include "made.h"
 #include "memory.h"
 #include "names.h"
+#include "patterns.h"
 
 /* Facts that are unknown are null in a file; here they are zero. */
 typedef struct made {
@@ -35,28 +36,21 @@ ep_py_make_names(PyObject *functions)
         return NULL;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        ep_name_text text = {.line = -1};
-        Py_ssize_t bytes[3];
-        int line, kind;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(functions, i), "z#z#z#ii:make_trace", &text.qualname.at,
-                              &bytes[0], &text.module.at, &bytes[1], &text.file.at, &bytes[2], &line,
-                              &kind)) {
-            PyMem_Free(names);
-            return NULL;
+        ep_py_function function;
+        bool taken = ep_py_function_take(PyList_GET_ITEM(functions, i), &function);
+        if (taken && function.text.kind == EP_NAME_KIND_COUNT) {
+            refuse("a function's kind is none");
+            ep_py_function_drop(&function);
+            taken = false;
         }
-        if (line < -1 || kind < 0 || kind >= EP_NAME_KIND_COUNT) {
-            refuse("a function's line or kind is none");
-            PyMem_Free(names);
-            return NULL;
+        if (taken) {
+            names[i] = ep_name_of_text(&function.text);
+            ep_py_function_drop(&function);
+            if (names[i] == 0) {
+                PyErr_NoMemory();
+            }
         }
-        text.qualname.bytes = (size_t)bytes[0];
-        text.module.bytes = (size_t)bytes[1];
-        text.file.bytes = (size_t)bytes[2];
-        text.line = line;
-        text.kind = (ep_name_kind)kind;
-        names[i] = ep_name_of_text(&text);
         if (names[i] == 0) {
-            PyErr_NoMemory();
             PyMem_Free(names);
             return NULL;
         }

@@ -86,8 +86,8 @@ PyObject *ep_py_trace_set_processes(PyObject *self, PyObject *threads);
 
 /* trace_made.c */
 PyObject *ep_py_make_trace(PyObject *module, PyObject *args);
-/* functions: a list of (qualified name, module, file: bytes or None, line or -1, ep_name_kind).
- * Returns: new (PyMem_Free), a name id for each. Fails: NULL, exception set. */
+/* functions: a list of rows as functions() has them. Returns: new (PyMem_Free), a name id for each. Fails:
+ * NULL, exception set. */
 uint32_t *ep_py_make_names(PyObject *functions);
 /* name: bytes or None. Fails: false, exception set. */
 bool ep_py_thread_named(PyObject *name, ep_thread *who);

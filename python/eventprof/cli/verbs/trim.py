@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.file,
             arguments.output,
             between=between,
-            threads=[int(each) if each.isdecimal() else each for each in arguments.thread],
+            threads=arguments.thread,
             functions=arguments.function,
             drop=arguments.drop,
             anonymise=arguments.anonymise,
