@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import eventprof
+from eventprof import cli
 from eventprof.files.pseudonyms import Pseudonyms
 
 pytestmark = pytest.mark.newest
@@ -297,3 +298,22 @@ def test_the_report_says_that_it_is_a_part(recording, tmp_path):
     part = eventprof.trim(recording, tmp_path / "part.epr", between=(0, 1000), drop=["blocks"])
     assert "'eventprof trim' made it of a recording of" in str(part)
     assert "0 ns to 1.00 us, no blocks" in str(part)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--thread", "nobody"], "threads: there is no 'nobody'; some are MainThread"),
+        (["--between", "9ms", "5ms"], "between: 9,000,000 to 5,000,000 ns is no part of"),
+        (["--between", "5", "9ms"], "--between: a time is a number and a unit"),
+        (["--mapping", "m.json"], "--mapping goes with --anonymise"),
+    ],
+)
+def test_a_mistake_at_the_command_line_is_one_line(recording, tmp_path, capsys, words, message):
+    status = cli.main(["trim", str(recording), "-o", str(tmp_path / "part.epr"), *words])
+    said = capsys.readouterr().err
+    assert status == 2
+    assert said.startswith("eventprof trim: ")
+    assert message in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "part.epr").exists()

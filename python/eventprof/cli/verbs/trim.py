@@ -54,6 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write it."""
+    from ... import FormatError
     from ...files.trimming import trim
 
     refuse(arguments)
@@ -64,15 +65,20 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise Failure(f"--between: {error}", 2) from None
     with readable(arguments.file):
-        trace = trim(
-            arguments.file,
-            arguments.output,
-            between=between,
-            threads=arguments.thread,
-            functions=arguments.function,
-            drop=arguments.drop,
-            anonymise=arguments.anonymise,
-            mapping=arguments.mapping,
-            force=arguments.force,
-        )
+        try:
+            trace = trim(
+                arguments.file,
+                arguments.output,
+                between=between,
+                threads=arguments.thread,
+                functions=arguments.function,
+                drop=arguments.drop,
+                anonymise=arguments.anonymise,
+                mapping=arguments.mapping,
+                force=arguments.force,
+            )
+        except FormatError:
+            raise
+        except ValueError as error:
+            raise Failure(str(error), 2) from None
     return say("trim", trace, arguments, [arguments.file])
