@@ -73,7 +73,6 @@ ep_page_close(ep_page *page)
     free(page->start);
     free(page->coarse);
     free(page->orphans.links);
-    free(page->median);
     free(page->usual);
     free(page->own);
     free(page->candidates);

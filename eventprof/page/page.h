@@ -96,7 +96,6 @@ typedef struct ep_page {
     size_t coarse_count;
     ep_page_coarse *coarse;
     ep_page_links orphans;
-    int64_t *median;            /* by function, ns; -1: it has no whole call */
     uint8_t codes[256];         /* of kinds */
     size_t code_count;
     int32_t *usual;             /* by function + 1: the most frequent code */

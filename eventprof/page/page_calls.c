@@ -137,83 +137,6 @@ order_calls(ep_page *page, early_rows *early)
     return EP_OK;
 }
 
-/* ---- Medians --------------------------------------------------------------------------------- */
-
-/* Puts the value that would stand at `wanted` there, if all were sorted. Equal values are frequent, so they
- * are put between the smaller and the larger ones. */
-static int64_t
-select_nth(int64_t *values, size_t count, size_t wanted)
-{
-    size_t low = 0, high = count;
-    uint64_t random = count;
-    while (high - low > 1) {
-        random = random * UINT64_C(6364136223846793005) + 1442695040888963407;
-        int64_t pivot = values[low + (size_t)(random >> 33) % (high - low)];
-        size_t smaller = low, at = low, larger = high;
-        while (at < larger) {
-            int64_t value = values[at];
-            if (value < pivot) {
-                values[at++] = values[smaller];
-                values[smaller++] = value;
-            } else if (value > pivot) {
-                values[at] = values[--larger];
-                values[larger] = value;
-            } else {
-                at++;
-            }
-        }
-        if (wanted < smaller) {
-            high = smaller;
-        } else if (wanted >= larger) {
-            low = larger;
-        } else {
-            return pivot;
-        }
-    }
-    return values[low];
-}
-
-static bool
-is_whole(const ep_calls *calls, size_t call)
-{
-    return (calls->flags[call] & EP_CALL_CUT) == 0 && calls->function[call] >= 0;
-}
-
-/* The page's starts are room for durations here. */
-static EP_CHECKED ep_status
-take_medians(ep_page *page)
-{
-    const ep_calls *calls = &page->trace->calls;
-    size_t *end = ep_calloc(page->function_count + 1, sizeof *end);
-    page->median = ep_array_new(page->function_count, sizeof *page->median);
-    if (end == NULL || page->median == NULL) {
-        free(end);
-        return EP_NOMEM;
-    }
-    for (size_t call = 0; call < page->call_count; call++) {
-        if (is_whole(calls, call)) {
-            end[calls->function[call] + 1]++;
-        }
-    }
-    for (size_t function = 0; function < page->function_count; function++) {
-        end[function + 1] += end[function];
-    }
-    /* end[f] is where the next duration of function f goes, and at last where those of f end. */
-    for (size_t call = 0; call < page->call_count; call++) {
-        if (is_whole(calls, call)) {
-            int64_t duration = ep_call_end(calls, call) - ep_call_start(calls, call);
-            page->start[end[calls->function[call]]++] = duration;
-        }
-    }
-    for (size_t function = 0; function < page->function_count; function++) {
-        size_t first = function > 0 ? end[function - 1] : 0, count = end[function] - first;
-        page->median[function] =
-            count > 0 ? select_nth(page->start + first, count, (count + 1) / 2 - 1) : -1;
-    }
-    free(end);
-    return EP_OK;
-}
-
 /* ---- Starts, the coarse picture, orphans ----------------------------------------------------- */
 
 bool
@@ -315,9 +238,6 @@ ep_page_take_calls(ep_page *page)
     ep_status status = order_calls(page, &early);
     free(early.rows);
     free(early.top);
-    if (status == EP_OK) {
-        status = take_medians(page);
-    }
     return status == EP_OK ? take_rows(page) : status;
 }
 

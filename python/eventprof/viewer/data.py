@@ -307,7 +307,9 @@ def sections(
             )
             for number in range(count)
         ]
-        functions["p50"] = calls.medians(len(functions["name"]))
+        *medians, _ = trace._percentiles["p50"].tolist()  # the last is of no function
+        # A file that has only sums has functions without calls.
+        functions["p50"] = [*medians, *[-1] * (len(functions["name"]) - len(medians))]
         duration = trace.duration
         findings = _findings(trace, calls)
         said = told(trace)

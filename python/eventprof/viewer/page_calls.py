@@ -80,15 +80,6 @@ class Calls:
         usual: list[int] = self.data.usual().tolist()
         return usual
 
-    def medians(self, functions: int) -> list[int]:
-        """Return the median of each function's calls, as ``p50`` of `Trace.functions`; -1: none.
-
-        That column would also make all other sums and percentiles, which takes ten times as long.
-        """
-        medians: list[int] = self.data.medians().tolist()
-        # A file that has only sums has functions without calls.
-        return [*medians, *[-1] * (functions - len(medians))]
-
     def longest(self, wanted: Sequence[tuple[int, int | None, int | None]]) -> list[int]:
         """Return the longest call of each of some functions, callers and lines; -1: none."""
         return self.data.longest(

@@ -161,15 +161,6 @@ data_place(PyObject *object, PyObject *call)
     return PyLong_FromLong(page->calls[row].place);
 }
 
-/* medians() -> by function, ns; -1: no call was recorded from start to end. */
-static PyObject *
-data_medians(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    const ep_page *page = page_of(object);
-    return ep_py_view(object, page->median, page->function_count, EP_TYPE_INT64);
-}
-
 /* usual() -> by function + 1: the code of the most frequent kind. */
 static PyObject *
 data_usual(PyObject *object, PyObject *unused)
@@ -476,7 +467,6 @@ static PyMethodDef data_methods[] = {
     {"rows", data_rows, METH_NOARGS, NULL},
     {"order", data_order, METH_NOARGS, NULL},
     {"place", data_place, METH_O, NULL},
-    {"medians", data_medians, METH_NOARGS, NULL},
     {"usual", data_usual, METH_NOARGS, NULL},
     {"coarse", data_coarse, METH_NOARGS, NULL},
     {"orphans", data_orphans, METH_NOARGS, NULL},

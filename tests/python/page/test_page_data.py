@@ -260,7 +260,9 @@ def test_what_is_known_of_calls_without_their_tiles(both):
     whole = (values(calls, "flags") & (1 | 2 | 16)) == 0
     for of, median in enumerate(page.head["functions"]["p50"]):
         found = np.sort(values(calls, "duration")[whole & (values(calls, "function") == of)])
-        assert median == (found[(len(found) + 1) // 2 - 1] if len(found) else -1)
+        exact = found[(len(found) + 1) // 2 - 1] if len(found) else -1
+        # As p50 of Trace.functions: exact below 128 ns, else within 1 %.
+        assert median == exact if exact < 128 else abs(median - exact) * 100 < exact
 
 
 def test_births_and_deaths_are_those_of_the_table(both):

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import eventprof
-from eventprof import cli
+from eventprof import _core, cli
+from eventprof.answers.own import find_areas
 from eventprof.viewer import data as page_data
 from eventprof.viewer import page
 
@@ -170,7 +171,9 @@ def test_areas_tell_whose_code_it_is():
         ("python", "<frozen importlib._bootstrap>"), ("c", None), ("type", None), ("user", None), ("gc", None),
         ("python", "<string>"), ("python", None),
     ):  # fmt: skip
-        areas[page_data.AREAS[page_data.area_of(kind, file)]].append((kind, file))
+        module = "__main__" if file == "<string>" else "m"
+        (area,) = find_areas([("f", module, file, None, kind)])
+        areas[_core.AREAS[area]].append((kind, file))
     assert {area: len(found) for area, found in areas.items()} == {
         "own": 2, "stdlib": 2, "installed": 2, "native": 3, "span": 1, "gc": 1,
     }  # fmt: skip
