@@ -78,7 +78,10 @@ run(void *unused)
             pthread_mutex_unlock(&prefault.lock);
             int64_t left_ns = ep_resident_sample();
             pthread_mutex_lock(&prefault.lock);
-            if (!prefault.ending && (!prefault.makes || prefault.count >= READY_ENOUGH)) {
+            if (prefault.ending) {
+                continue;    /* there may be no room for more chunks */
+            }
+            if (!prefault.makes || prefault.count >= READY_ENOUGH) {
                 ep_os_condition_wait(&prefault.wake, &prefault.lock, left_ns);
                 continue;
             }
