@@ -216,7 +216,8 @@ def test_functions_are_summed_up_from_compensated_calls(busy):
         assert (table["min"][row], table["max"][row]) == (whole[0], whole[-1])
         for percent in (50, 95, 99):
             wanted = whole[math.ceil(len(whole) * percent / 100) - 1]
-            assert table[f"p{percent}"][row] == wanted
+            found = table[f"p{percent}"][row]  # exact below 128 ns, else within 1 %
+            assert found == wanted if wanted < 128 else abs(found - wanted) * 100 < wanted
     assert some > 20
 
 

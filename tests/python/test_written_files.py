@@ -11,6 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import exported
@@ -370,6 +371,12 @@ def in_flight(path, **force):
         flight.write_to(path, **force)
 
 
+def trimmed(trace, path, **force):
+    with tempfile.TemporaryDirectory() as elsewhere:
+        trace.save(f"{elsewhere}/whole.epr")
+        eventprof.trim(f"{elsewhere}/whole.epr", path, **force)
+
+
 METHODS = {
     "Trace.save": (lambda trace, path, **force: trace.save(path, **force), "x.epr"),
     "Trace.show": (lambda trace, path, **force: trace.show(path, **force), "x.html"),
@@ -379,6 +386,7 @@ METHODS = {
         lambda trace, path, **force: eventprof.record(output=path, memory=False, **force).start(),
         "x.epr",
     ),
+    "trim": (trimmed, "x.epr"),
 }
 #: Public functions with such an argument that write no file, or into a folder of their own.
 OTHERS = {

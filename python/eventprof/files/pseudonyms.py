@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base.areas import STANDARD_MODULES
-from ..base.output import create
+from ..base.output import put
 
 #: A row of `_core.Trace.functions`: qualified name, module, file, line, kind.
 Row = tuple[str | None, str | None, str | None, int | None, str]
@@ -184,7 +184,4 @@ def write_mapping(path: str, names: Pseudonyms) -> None:
     OSError
         It cannot be written.
     """
-    with create(path, True) as new:
-        text = json.dumps(names.as_dict(), indent=1, ensure_ascii=True) + "\n"
-        with open(new.descriptor, "w", encoding="ascii", closefd=False) as file:
-            file.write(text)
+    put(path, [json.dumps(names.as_dict(), indent=1).encode("ascii"), b"\n"], True)

@@ -166,7 +166,7 @@ def _rename(core: _core.Trace, names: Pseudonyms) -> None:
         return text.encode("utf-8", "surrogatepass")
 
     threads = [names.thread(row[0]) for row in core.threads()]
-    core.rename(
+    core.replace_texts(
         [names.function(row) for row in core.functions()],
         {
             number: packed(names.task(text.decode("utf-8", "surrogatepass")))

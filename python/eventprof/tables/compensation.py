@@ -172,8 +172,17 @@ def _distributions(rows: Array, values: Array, count: int) -> dict[str, Array]:
         "max": spread(ordered[begin + many - 1]),
     }
     for percent in (50, 95, 99):
-        found[f"p{percent}"] = spread(ordered[begin + (many * percent + 99) // 100 - 1])
+        length = _as_counted(ordered[begin + (many * percent + 99) // 100 - 1])
+        found[f"p{percent}"] = spread(length)
+        found[f"p{percent}"] = np.clip(found[f"p{percent}"], found["min"], found["max"])
     return found
+
+
+def _as_counted(lengths: Array) -> Array:
+    """Return the middle of the bin that the tree counts a length in; length_bin() has the bins."""
+    shift = np.maximum(np.frexp(lengths.astype(np.float64))[1].astype(np.int64) - 7, 0)
+    middle: Array = (lengths >> shift << shift) + ((1 << shift) - 1) // 2
+    return middle
 
 
 def _with(table: Table, replaced: Mapping[str, Array]) -> Table:

@@ -477,7 +477,7 @@ static PyMethodDef trace_methods[] = {
     {"trim", ep_py_trace_trim, METH_VARARGS, NULL},
     {"label_values", ep_py_trace_label_values, METH_NOARGS, NULL},
     {"tasks", ep_py_trace_tasks, METH_NOARGS, NULL},
-    {"rename", ep_py_trace_rename, METH_VARARGS, NULL},
+    {"replace_texts", ep_py_trace_replace_texts, METH_VARARGS, NULL},
     {"tree", ep_py_trace_tree, METH_VARARGS, NULL},
     {"has_columns", ep_py_trace_has_columns, METH_NOARGS, NULL},
     {"lost", ep_py_trace_lost, METH_NOARGS, NULL},

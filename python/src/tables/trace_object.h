@@ -96,7 +96,7 @@ bool ep_py_thread_named(PyObject *name, ep_thread *who);
 PyObject *ep_py_trace_trim(PyObject *self, PyObject *args);
 PyObject *ep_py_trace_label_values(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_tasks(PyObject *self, PyObject *unused);
-PyObject *ep_py_trace_rename(PyObject *self, PyObject *args);
+PyObject *ep_py_trace_replace_texts(PyObject *self, PyObject *args);
 
 /* trace_log.c, trace_merge.c */
 PyObject *ep_py_open_log(PyObject *module, PyObject *args);

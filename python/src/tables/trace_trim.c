@@ -170,7 +170,7 @@ take_tasks(PyObject *given, renamed *to)
         size_t task = PyLong_AsSize_t(number);
         if (task >= to->task_count || !PyBytes_Check(bytes)) {
             if (!PyErr_Occurred()) {
-                PyErr_SetString(PyExc_ValueError, "rename(): a task is none of tasks()");
+                PyErr_SetString(PyExc_ValueError, "replace_texts(): a task is none of tasks()");
             }
             return false;
         }
@@ -196,7 +196,7 @@ take_labels(PyObject *given, renamed *to)
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *bytes = PyList_GET_ITEM(given, i);
         if (!PyBytes_Check(bytes)) {
-            PyErr_SetString(PyExc_TypeError, "rename(): a label's value is bytes");
+            PyErr_SetString(PyExc_TypeError, "replace_texts(): a label's value is bytes");
             return false;
         }
         to->labels[i] = (ep_text){PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
@@ -204,15 +204,15 @@ take_labels(PyObject *given, renamed *to)
     return true;
 }
 
-/* rename(functions, tasks, labels, threads): as many functions as functions() has, in the same form;
+/* replace_texts(functions, tasks, labels, threads): as many functions as functions() has, in the same form;
  * tasks: {number of tasks(): bytes}; labels: one for each of label_values(), of the same
  * length; threads: [bytes or None], one for each row of threads(). */
 PyObject *
-ep_py_trace_rename(PyObject *object, PyObject *args)
+ep_py_trace_replace_texts(PyObject *object, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     PyObject *functions, *tasks, *labels, *threads;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!:rename", &PyList_Type, &functions, &PyDict_Type, &tasks,
+    if (!PyArg_ParseTuple(args, "O!O!O!O!:replace_texts", &PyList_Type, &functions, &PyDict_Type, &tasks,
                           &PyList_Type, &labels, &PyList_Type, &threads) ||
         !is_untouched(self) || ep_py_trace_reach(self, EP_STEP_FUNCTIONS) < 0) {
         return NULL;
@@ -220,7 +220,7 @@ ep_py_trace_rename(PyObject *object, PyObject *args)
     ep_decoded *decoded = &self->trace.decoded;
     if ((size_t)PyList_GET_SIZE(functions) != self->trace.functions.count ||
         (size_t)PyList_GET_SIZE(threads) != decoded->thread_count) {
-        PyErr_SetString(PyExc_ValueError, "rename(): another number of functions or threads");
+        PyErr_SetString(PyExc_ValueError, "replace_texts(): another number of functions or threads");
         return NULL;
     }
     renamed to = {0};
@@ -239,7 +239,7 @@ ep_py_trace_rename(PyObject *object, PyObject *args)
         EP_PY_WITHOUT_GIL(self, status = ep_rename_apply(&rename, decoded));
         done = status == EP_OK;
         if (status == EP_ARGUMENT) {
-            PyErr_SetString(PyExc_ValueError, "rename(): the labels have other lengths");
+            PyErr_SetString(PyExc_ValueError, "replace_texts(): the labels have other lengths");
         } else if (!done) {
             ep_py_raise(status, NULL);
         }
