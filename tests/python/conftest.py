@@ -5,12 +5,18 @@ import importlib.util
 import signal
 import sys
 import threading
+from collections import Counter
 
 import pytest
 import raw
+from amounts import LONG
 
 # Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
 LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
+
+#: A test with so many cases is shared out by --share, in so many shares.
+MANY_CASES = 6
+SHARES = 3
 
 # No faulthandler_timeout in pyproject.toml: its watchdog is a new thread for each test, whose first free of a
 # block is seen, or not, by a recorder that the test starts.
@@ -43,6 +49,27 @@ def pytest_addoption(parser):
         default=150,
         help="how many random programs test_slices.py records",
     )
+    parser.addoption(
+        "--share",
+        metavar="NUMBER",
+        type=int,
+        help=f"of a test with {MANY_CASES} cases or more, each {SHARES}rd alone, from this one on",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what --long asks for, and the cases of --share, of which each Python has others."""
+    share, cases, kept, left_out = config.getoption("--share"), Counter(), [], []
+    of_test = Counter(item.nodeid.partition("[")[0] for item in items)
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        cases[name] += 1
+        is_ours = share is None or of_test[name] < MANY_CASES or cases[name] % SHARES == share
+        is_today = LONG or item.get_closest_marker("long") is None
+        (kept if is_ours and is_today else left_out).append(item)
+    if left_out:
+        items[:] = kept
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -136,14 +136,14 @@ def in_child(body):
     return said, status
 
 
-def main(scenario, folder):
-    """Prints what happened. Returns: the exit code."""
+def main(scenario, folder, step):
+    """Have every call of a step fail, in turn, and print what happened. Return the exit code."""
     record(scenario, folder)  # what is imported and made once
     expected, status = in_child(lambda: record(scenario, folder)[0])
     if status:
         return 1
     failed = counted = 0
-    for nth in range(5000):
+    for nth in range(0, 5000, int(step)):
 
         def attempt(nth=nth):
             calls, left = record(scenario, folder, fails=nth)

@@ -12,6 +12,7 @@ import sys
 import warnings
 
 import pytest
+from amounts import amount
 
 import eventprof
 from eventprof import cli
@@ -234,7 +235,7 @@ def assert_said(folder, data, what):
 def test_no_flip_in_the_head_of_a_file_is_anything_but_a_format_error(folder, name):
     whole = (folder / name).read_bytes()
 
-    for at in range(0, 512, 3):
+    for at in range(0, 512, amount(11, 3)):
         damaged = bytearray(whole)
         damaged[at] ^= 0x80 if at % 2 else 0xFF
         assert_said(folder, damaged, f"{name}, byte {at}")
@@ -247,7 +248,7 @@ def test_no_flips_anywhere_are_anything_but_a_format_error(folder, name):
     used = [at for at, byte in enumerate(whole) if byte]
     rng = random.Random(name)
 
-    for number in range(60):
+    for number in range(amount(20, 60)):
         damaged = bytearray(whole)
         for _ in range(rng.choice([1, 3, 20, 100])):
             damaged[rng.choice(used)] ^= rng.randrange(1, 256)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from amounts import amount
 
 pytestmark = pytest.mark.version
 
@@ -40,7 +41,15 @@ def test_every_call_may_fail(failing, scenario, tmp_path):
     }
 
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", HERE / "failing.py", scenario, tmp_path],
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            HERE / "failing.py",
+            scenario,
+            tmp_path,
+            str(amount(3, 1)),
+        ],
         env=environment,
         capture_output=True,
         text=True,

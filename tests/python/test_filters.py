@@ -23,6 +23,7 @@ import numpy as np
 import programs
 import pytest
 import raw
+from amounts import amount
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,7 +152,7 @@ patterns = st.lists(st.sampled_from(PATTERNS), max_size=2)
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(40, 150), deadline=None)
 @given(steps=st.lists(step, max_size=6), include=patterns, exclude=patterns,
        max_depth=st.none() | st.integers(0, 6))  # fmt: skip
 def test_hooks_leave_out_what_the_trace_would_drop(steps, include, exclude, max_depth, backend):
@@ -176,7 +177,7 @@ def inner_depth(trace):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", raw.BACKENDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=amount(20, 60), deadline=None)
 @given(steps=st.lists(step, max_size=6), max_depth=st.integers(0, 5))
 def test_max_depth_is_the_upper_part_of_the_tree(steps, max_depth, backend):
     run = lambda: do(steps)  # noqa: E731

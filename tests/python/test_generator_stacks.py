@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 import raw
+from amounts import amount
 
 import eventprof
 
@@ -202,7 +203,7 @@ THREADS = """
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_threads_with_generators_and_the_collector(way):
-    run(THREADS, way, ROUNDS=4)
+    run(THREADS, way, ROUNDS=amount(1, 4))
 
 
 def test_the_cure_is_in_where_it_is_needed_and_nowhere_else():

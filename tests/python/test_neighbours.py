@@ -16,6 +16,7 @@ import coverage
 import nasty
 import pytest
 import raw
+from amounts import amount
 
 import eventprof
 from eventprof import _core
@@ -559,7 +560,7 @@ def test_our_tool_id_taken_away_is_displaced(free_tools):
 
 @pytest.mark.thorough
 def test_any_sequence_of_tracemalloc_and_recorder(restored):
-    for order in itertools.product(["R+", "R-", "T+", "T-"], repeat=5):
+    for order in itertools.product(["R+", "R-", "T+", "T-"], repeat=amount(4, 5)):
         if "R+" in order and "T+" in order:
             trace_and_record(order)
             assert raw.hooks() == restored, order

@@ -10,6 +10,7 @@ import textwrap
 
 import pytest
 import raw
+from amounts import amount
 from test_exit import child
 
 pytestmark = pytest.mark.usefixtures("restored")
@@ -353,7 +354,7 @@ DAEMONS = """
 
 @pytest.mark.thorough
 def test_daemon_threads_that_record_through_the_end(backend):
-    for _ in range(20):
+    for _ in range(amount(6, 20)):
         status, output, errors = child(DAEMONS, backend)
         assert (status, output) == (0, "end\n"), errors
 

@@ -4,10 +4,15 @@
 newest CPython alone; beside, also without what runs on one release of each X.Y; quick, where two
 processes of pytest have half of the files each; or files, only those that are among the arguments,
 with what they need. Round 2: only what failed in round 1.
+
+Those without what runs on the newest alone have a third of the cases of a test that has many, each
+X.Y another third; with ``./dev test --long``, all.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +28,15 @@ LIMIT_SECONDS = 5400
 #: The tests that run, by part.
 CHOSEN = {"no-newest": "not newest", "beside": "not newest and not version"}
 NOTHING_RAN = 5  # pytest's exit code
+#: Set by ``./dev test --long``; tests/python/amounts.py asks for it, too.
+LONG = "EVENTPROF_TEST_LONG"
+SHARES = 3  # of the cases, as in tests/python/conftest.py
+
+
+def share(python: Python) -> int:
+    """Return which share of the cases an interpreter has: a second release of one X.Y, another."""
+    minor = int(re.search(r"\.(\d+)", python.name)[1])
+    return (minor + (pythons.minor(python.name) != python.name)) % SHARES
 
 
 def halves() -> list[list[Path]]:
@@ -77,6 +91,8 @@ def main(arguments: list[str]) -> int:
         environments.ensure(python, "build run test", f"-Dwerror={werror}")
     if part in CHOSEN:
         rest = ["-m", CHOSEN[part], *rest]
+        if not os.environ.get(LONG):
+            rest = [f"--share={share(python)}", *rest]
     if part == "quick":
         status = run_halves(python, turn, ["-m", "not slow and not thorough", *rest])
     else:

@@ -14,6 +14,7 @@ from dev.docs import check_pages
 from dev.fuzz import fuzz
 from dev.lint import lint
 from dev.packages import Packages
+from dev.python_job import LONG
 from dev.python_suites import PythonSuites, ended_with_us
 from dev.pythons import Python, Pythons
 from dev.results import Results, elapsed
@@ -90,6 +91,8 @@ def parse(arguments: list[str]) -> Options:
             if not rest or re.fullmatch(r"[1-9][0-9]*", rest[0]) is None:
                 shell.misuse("--jobs: how many?")
             options.jobs = int(rest.pop(0))
+        elif word == "--long":
+            os.environ[LONG] = "1"
         elif word == "--quick":
             options.quick = True
             options.lint = options.pages = False

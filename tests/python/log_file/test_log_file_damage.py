@@ -6,6 +6,7 @@ import os
 import random
 
 import pytest
+from amounts import amount
 from log_children import (
     MIB,
     chunk_at,
@@ -167,7 +168,7 @@ def test_changed_anywhere(good, tmp_path):
     path = tmp_path / "a.epr"
     path.write_bytes(good)
     with path.open("r+b") as file:
-        for _ in range(150):
+        for _ in range(amount(40, 150)):
             at = dice.choice(starts) + dice.randrange(400)
             file.seek(at)
             file.write(dice.randbytes(dice.choice([1, 4, 8])))

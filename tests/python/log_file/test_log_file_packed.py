@@ -177,7 +177,7 @@ def test_a_killed_program_has_all_on_file(tmp_path):
         kill_one(number, tmp_path, archive=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_killed_programs_have_all_on_file(tmp_path):
     for number in range(4, 104):
         kill_one(number, tmp_path, archive=True)
