@@ -1,9 +1,9 @@
 """``./dev python-job NAME RUNNER WERROR PART ROUND PYTEST-ARG...``: pytest on one CPython.
 
 ``./dev test`` starts it as a process of its own. Part: all; no-newest, without what runs on the
-newest CPython alone; beside, also without what runs on one release of each X.Y; quick, where two
-processes of pytest have half of the files each; or files, only those that are among the arguments,
-with what they need. Round 2: only what failed in round 1.
+newest CPython alone; beside, also without what runs on one release of each X.Y; quick, without what
+is slow; or files, only those that are among the arguments, with what they need. Of all and quick,
+two processes of pytest have half of the files each. Round 2: only what failed in round 1.
 
 Those without what runs on the newest alone have a third of the cases of a test that has many, each
 X.Y another third; with ``./dev test --long``, all.
@@ -12,7 +12,6 @@ X.Y another third; with ``./dev test --long``, all.
 from __future__ import annotations
 
 import os
-import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +24,8 @@ from dev.shell import Command
 
 #: What runs for longer hangs.
 LIMIT_SECONDS = 5400
+#: The parts of which two processes of pytest have half of the files each, with their tests.
+HALVED: dict[str, list[str]] = {"all": [], "quick": ["-m", "not slow and not thorough"]}
 #: The tests that run, by part.
 CHOSEN = {"no-newest": "not newest", "beside": "not newest and not version"}
 NOTHING_RAN = 5  # pytest's exit code
@@ -35,8 +36,8 @@ SHARES = 3  # of the cases, as in tests/python/conftest.py
 
 def share(python: Python) -> int:
     """Return which share of the cases an interpreter has: a second release of one X.Y, another."""
-    minor = int(re.search(r"\.(\d+)", python.name)[1])
-    return (minor + (pythons.minor(python.name) != python.name)) % SHARES
+    version = pythons.minor(python.name)
+    return (int(version.split(".")[1].rstrip("t")) + (version != python.name)) % SHARES
 
 
 def halves() -> list[list[Path]]:
@@ -93,8 +94,8 @@ def main(arguments: list[str]) -> int:
         rest = ["-m", CHOSEN[part], *rest]
         if not os.environ.get(LONG):
             rest = [f"--share={share(python)}", *rest]
-    if part == "quick":
-        status = run_halves(python, turn, ["-m", "not slow and not thorough", *rest])
+    if part in HALVED:
+        status = run_halves(python, turn, [*HALVED[part], *rest])
     else:
         # From elsewhere: here, eventprof/ could be taken for the package.
         away = shell.anew(shell.BUILD / f"away-{name}")
