@@ -269,6 +269,7 @@ def sleeps_under_a_lock():
                 time.sleep(0.03)
             finally:
                 lock.release()
+            time.sleep(0.005)  # else it may take the lock again before another wakes, four times
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:

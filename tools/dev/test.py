@@ -19,7 +19,7 @@ from dev.python_suites import PythonSuites, ended_with_us
 from dev.pythons import Python, Pythons
 from dev.results import Results, elapsed
 
-FUZZ_SECONDS = 8
+FUZZ_SECONDS = 4
 
 
 @dataclass
