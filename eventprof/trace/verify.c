@@ -15,8 +15,8 @@ const ep_finding_info ep_findings[EP_FINDING_COUNT] = {
 
 /* ---- Findings -------------------------------------------------------------------------------- */
 
-void
-ep_verification_add(ep_verification *verification, const ep_finding *finding)
+static void
+add_finding(ep_verification *verification, const ep_finding *finding)
 {
     verification->counts[finding->sort]++;
     /* Findings nearly always come in order of rows; one that a later event confirms is moved forward. */
@@ -48,7 +48,7 @@ report(ep_verification *to, bool excused, const ep_finding *finding)
     if (excused) {
         to->excused[finding->sort]++;
     } else {
-        ep_verification_add(to, finding);
+        add_finding(to, finding);
     }
 }
 
@@ -924,7 +924,7 @@ ep_verify_records(const ep_record_check *check, const ep_trace_thread *threads,
         .found = (int64_t)check->decoded_count,
     };
     if (more > check->unsure_count) {
-        ep_verification_add(verification, &finding);
+        add_finding(verification, &finding);
     }
     if (check->back_ns > EP_PAIR_SKEW_NS) {
         finding.sort = EP_FINDING_CLOCK_BACK;
@@ -934,6 +934,6 @@ ep_verify_records(const ep_record_check *check, const ep_trace_thread *threads,
             bool is = threads[i].thread != NULL && threads[i].thread->id == check->back_thread_id;
             finding.thread = is ? (int32_t)i : finding.thread;
         }
-        ep_verification_add(verification, &finding);
+        add_finding(verification, &finding);
     }
 }

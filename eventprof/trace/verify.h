@@ -72,9 +72,6 @@ typedef struct ep_verification {
 EP_CHECKED ep_status ep_verify(const ep_verify_input *input, size_t limit,
                                const ep_progress *progress, ep_verification *out);
 
-/* Adds a finding. */
-void ep_verification_add(ep_verification *verification, const ep_finding *finding);
-
 void ep_verification_clear(ep_verification *verification);
 
 /* ---- Records --------------------------------------------------------------------------------- */

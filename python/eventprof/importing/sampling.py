@@ -12,7 +12,6 @@ from .._optional import require
 from . import Unreadable, expanded, expanded_bytes_max, within
 from ._build import Builder, Thread
 
-_HEADER = "I4B4xQQQIQQII"
 _ZSTD = 1
 #: Files of the sampler's own frames in the sampled program. Its reports leave them out, too.
 _OWN_FILES = ("_sync_coordinator.py",)

@@ -99,8 +99,11 @@ parse_view(part *p, PyObject *object)
     return true;
 }
 
-bool
-ep_py_check_texts(const char *function, const Py_buffer *offsets, const Py_buffer *texts, int32_t *count)
+/* Checks the texts of a column: `offsets` (int64, one more than there are texts) must rise from 0 to the
+ * length of `texts`. function: for the message. *count: how many texts there are. Fails: false,
+ * exception set. */
+static bool
+check_texts(const char *function, const Py_buffer *offsets, const Py_buffer *texts, int32_t *count)
 {
     const int64_t *at = offsets->buf;
     Py_ssize_t last = offsets->len / (Py_ssize_t)sizeof *at - 1;
@@ -177,7 +180,7 @@ parse_part(part *p, PyObject *object, Py_ssize_t rows)
         p->codes = p->views[0].buf;
         if (!holds(&p->views[0], rows, sizeof *p->codes, "render_rows()") || !parse_view(p, offsets) ||
             !parse_view(p, texts) ||
-            !ep_py_check_texts("render_rows()", &p->views[1], &p->views[2], &p->count)) {
+            !check_texts("render_rows()", &p->views[1], &p->views[2], &p->count)) {
             return false;
         }
         p->offsets = p->views[1].buf;

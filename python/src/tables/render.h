@@ -58,10 +58,4 @@ PyObject *ep_py_perfetto_slices(PyObject *module, PyObject *args);
 /* perfetto_counters(time, value, sequence, last_ns) -> (bytes, last_ns). */
 PyObject *ep_py_perfetto_counters(PyObject *module, PyObject *args);
 
-/* Checks the texts of a column: `offsets` (int64, one more than there are texts) must rise from 0 to the
- * length of `texts`. function: for the message. *count: how many texts there are. Fails: false,
- * exception set. */
-bool ep_py_check_texts(const char *function, const Py_buffer *offsets, const Py_buffer *texts,
-                       int32_t *count);
-
 #endif
