@@ -518,8 +518,8 @@ def test_a_warning_with_the_rate_comes_before_the_limit(tmp_path):
     program = """
         import sys
         from eventprof.cli import options
-        from eventprof.files import family, room
-        room.begin(6 << 20, warns=True, export=False)
+        from eventprof.files import family, quota
+        quota.begin(6 << 20, warns=True, export=False)
         folder = sys.argv[1]
         rec = options.make_recorder({"memory": False}, family.member_pattern(folder), False, folder)
         rec.start()

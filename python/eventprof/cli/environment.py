@@ -45,11 +45,11 @@ def start() -> None:
             output = absolute(os.environ.get(OUTPUT) or _DEFAULT_OUTPUT)
             folder = _folder(output)
             if folder is not None:
-                from ..files import room
+                from ..files import quota
                 from ..files.family import member_pattern
 
                 output = member_pattern(folder)
-                room.join()
+                quota.join()
             recorder = make_recorder(modes.recorded, output, force=False, family=folder)
             if folder is not None:
                 recorder._warns = False  # the first process names the losses of all

@@ -294,7 +294,7 @@ static PyMethodDef functions[] = {
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
     {"arrow_stream", ep_py_arrow_stream, METH_VARARGS, NULL},
     {"merge", ep_py_merge, METH_O, NULL},
-    {"share_room", ep_py_share_quota, METH_VARARGS, NULL},
+    {"share_quota", ep_py_share_quota, METH_VARARGS, NULL},
     {"open_log", ep_py_open_log, METH_VARARGS, NULL},
     {"set_own_directory", set_own_directory, METH_O, NULL},
     {"add_launcher_file", add_launcher_file, METH_O, NULL},

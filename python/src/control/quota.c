@@ -1,4 +1,4 @@
-/* _core.share_room: the limit that the recordings of several processes share; store/quota.h has it. */
+/* _core.share_quota: the limit that the recordings of several processes share; store/quota.h has it. */
 #include <Python.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -28,14 +28,14 @@ tell(const ep_quota_state *state)
     (void)!write(STDERR_FILENO, text, (size_t)length);
 }
 
-/* share_room(descriptor, limit_bytes, warns); limit 0: of a process that began before. */
+/* share_quota(descriptor, limit_bytes, warns); limit 0: of a process that began before. */
 PyObject *
 ep_py_share_quota(PyObject *module, PyObject *args)
 {
     (void)module;
     int descriptor, warns;
     unsigned long long limit_bytes;
-    if (!PyArg_ParseTuple(args, "iKp:share_room", &descriptor, &limit_bytes, &warns)) {
+    if (!PyArg_ParseTuple(args, "iKp:share_quota", &descriptor, &limit_bytes, &warns)) {
         return NULL;
     }
     ep_error error = {.text = ""};

@@ -1,4 +1,4 @@
-/* _core.share_room. */
+/* _core.share_quota. */
 #ifndef EP_ROOM_OBJECT_H
 #define EP_ROOM_OBJECT_H
 

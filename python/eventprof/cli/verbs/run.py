@@ -318,11 +318,11 @@ class Recording:
             os.register_at_fork(after_in_child=self._leave_child)
         follows = self._arguments.follow_exec is not False
         if self._folder is not None and self.recorder.options.on_full != "grow":
-            from ...files import room
+            from ...files import quota
 
             # Who gave a limit knows it.
             warns = "buffer" not in self._options and not self._arguments.quiet
-            room.begin(self.recorder.options.limit_bytes, warns=warns, export=follows)
+            quota.begin(self.recorder.options.limit_bytes, warns=warns, export=follows)
         if follows:
             self._follow_exec()
 

@@ -1,7 +1,7 @@
 """The limit that the recordings of a program and of the processes that it starts share.
 
 A page of shared memory holds how many bytes all files have; the extension counts. Forked children
-have the page anyway. Others are told by EVENTPROF_ROOM where it is, as long as the first process
+have the page anyway. Others are told by EVENTPROF_QUOTA where it is, as long as the first process
 lives. Where the system has no such memory, or it cannot be reached, each file is limited by itself.
 """
 
@@ -11,7 +11,7 @@ import os
 
 from .. import _core
 
-VARIABLE = "EVENTPROF_ROOM"
+VARIABLE = "EVENTPROF_QUOTA"
 _BYTES = 4096
 
 
@@ -31,12 +31,12 @@ def begin(limit_bytes: int, *, warns: bool, export: bool) -> None:
     if make is None:
         return
     try:
-        fd = make("eventprof-room", os.MFD_CLOEXEC)
+        fd = make("eventprof-quota", os.MFD_CLOEXEC)
     except OSError:  # no memory, or no more descriptors
         return
     try:
         os.ftruncate(fd, _BYTES)
-        _core.share_room(fd, limit_bytes, warns)
+        _core.share_quota(fd, limit_bytes, warns)
     except (OSError, _core.Error):
         export = False
     if export:
@@ -55,7 +55,7 @@ def join() -> None:
     except OSError:
         return
     try:
-        _core.share_room(fd, 0, False)
+        _core.share_quota(fd, 0, False)
     except (OSError, _core.Error):
         pass
     finally:
