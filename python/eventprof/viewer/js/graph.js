@@ -1,10 +1,10 @@
 // Starts the page of a flame graph, of one recording or of two. Of two, the widths are those of one, and colours show
 // the change.
 
-import { AREA_NAMES, areaColour, blend, palette, pixel } from "./colour.js";
+import { AREA_NAMES, areaColour, blend, cssOf, palette, pixel } from "./colour.js";
 import { Flame, UNITS, showUnit } from "./flame.js";
-import { fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, counted, make, showCount } from "./text.js";
+import { applyTheme, fromFragment, onChange, state, turnTheme, update, writeFragment } from "./state.js";
+import { byId, clean, counted, make, showCount, showTip } from "./text.js";
 import { Tree, invert } from "./tree.js";
 import { giveUp, unpack } from "./unpack.js";
 
@@ -189,18 +189,7 @@ async function startGraph() {
       ),
     ),
   );
-  const tip = (/** @type {string[]|null} */ words, /** @type {number} */ x, /** @type {number} */ y) => {
-    const box = byId("tip");
-    box.hidden = !words;
-    if (!words) return;
-    box.replaceChildren(
-      ...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))),
-    );
-    const { width, height } = box.getBoundingClientRect();
-    box.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 6))}px`;
-    box.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
-  };
-  const flame = new Graph(stacks, byId("graph"), tip);
+  const flame = new Graph(stacks, byId("graph"), showTip);
   if (two) {
     const side = /** @type {HTMLSelectElement} */ (
       make(
@@ -341,9 +330,7 @@ async function startGraph() {
 
   let look = palette(head.functions, "area", false);
   const draw = () => {
-    const dark =
-      state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    const dark = applyTheme();
     look = palette(head.functions, "area", dark);
     const words = state.search.toLowerCase();
     flame.hits = new Set(
@@ -365,10 +352,7 @@ async function startGraph() {
       box.style.background = colour;
       return make("span", {}, box, text);
     };
-    const css = (/** @type {number} */ change) => {
-      const p = changeColour(look, change);
-      return `rgb(${p & 255} ${(p >> 8) & 255} ${(p >> 16) & 255})`;
-    };
+    const css = (/** @type {number} */ change) => cssOf(changeColour(look, change));
     byId("legend").replaceChildren(
       ...(two
         ? [
@@ -378,17 +362,11 @@ async function startGraph() {
           ]
         : AREA_NAMES.flatMap((name, area) => (used.has(area) ? [swatch(areaColour(area, dark), name)] : []))),
     );
-    try {
-      history.replaceState(null, "", `#${toFragment(plain)}`);
-    } catch {
-      // a frame without an address cannot store the state
-    }
+    writeFragment(plain);
   };
   onChange(draw);
   byId("search").addEventListener("input", () => update({ search: byId("search").value }));
-  byId("theme").addEventListener("click", () =>
-    update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
-  );
+  byId("theme").addEventListener("click", turnTheme);
   window.addEventListener("keydown", (event) => {
     if (event.target instanceof HTMLInputElement) return;
     if (event.key === "/") {

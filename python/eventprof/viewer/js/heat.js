@@ -1,7 +1,7 @@
 // Starts the heat map: the files of a program at the left, the source of one file at the right.
 
 import { OF_LINES, Source, meaningOfTime, warmth } from "./source.js";
-import { fromFragment, onChange, state, toFragment, update } from "./state.js";
+import { applyTheme, fromFragment, onChange, state, turnTheme, update, writeFragment } from "./state.js";
 import { byId, clean, counted, make, showBytes, showTime } from "./text.js";
 import { giveUp, unpack } from "./unpack.js";
 
@@ -85,25 +85,17 @@ async function startHeat() {
     ),
   );
   const draw = () => {
-    const dark =
-      state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    const dark = applyTheme();
     source.draw(dark);
     for (const { row, file } of rows) {
       const chosen = source.shown !== undefined && file === source.shown.file;
       row.classList.toggle("chosen", chosen);
       row.setAttribute("aria-current", String(chosen));
     }
-    try {
-      history.replaceState(null, "", `#${toFragment(plain)}`);
-    } catch {
-      // a frame without an address cannot store the state
-    }
+    writeFragment(plain);
   };
   onChange(draw);
-  byId("theme").addEventListener("click", () =>
-    update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" }),
-  );
+  byId("theme").addEventListener("click", turnTheme);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));
   window.addEventListener("hashchange", () => update({ ...plain, ...fromFragment(location.hash) }));
   new ResizeObserver(() => update({})).observe(byId("source"));

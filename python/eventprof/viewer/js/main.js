@@ -14,8 +14,8 @@ import { Memory } from "./memory.js";
 import { Overview } from "./overview.js";
 import { Search } from "./search.js";
 import { Source } from "./source.js";
-import { flush, fromFragment, onChange, state, toFragment, update } from "./state.js";
-import { byId, clean, counted, make, showBytes, showTime } from "./text.js";
+import { applyTheme, flush, fromFragment, onChange, state, turnTheme, update, writeFragment } from "./state.js";
+import { byId, clean, counted, make, showBytes, showTime, showTip } from "./text.js";
 import { Timeline } from "./timeline.js";
 import { giveUp } from "./unpack.js";
 
@@ -113,8 +113,8 @@ class App {
       byId(`tab-${name}`).focus();
     });
     const go = (/** @type {number} */ call) => this.show(call);
-    this.flame = new Flame(data, this.panes.flame, (words, x, y) => this.tip(words, x, y));
-    this.histogram = new Histogram(data, this.panes.durations, go, (words, x, y) => this.tip(words, x, y));
+    this.flame = new Flame(data, this.panes.flame, showTip);
+    this.histogram = new Histogram(data, this.panes.durations, go, showTip);
     this.functions = new Functions(data, this.panes.functions, this.histogram);
     this.source = data.head.source.length ? new Source(data.head.source, this.panes.source, false) : null;
     new Findings(data, this.panes.findings, go);
@@ -146,9 +146,7 @@ class App {
   }
 
   setPalette() {
-    const dark =
-      state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    const dark = applyTheme();
     this.look = palette(this.data.head.functions, state.colour, dark);
     byId("colour").value = state.colour;
     const used = new Set(this.data.head.functions.area);
@@ -226,7 +224,7 @@ class App {
     if (this.pointer === null || this.pointedView === this.viewNow()) return;
     this.pointAt(this.pointer);
     this.timeline.hover = -1;
-    this.tip(null, 0, 0);
+    showTip(null, 0, 0);
   }
 
   /** The time under the pointer; null: it is not above the time in view. @param {number|null} x CSS pixels */
@@ -252,13 +250,7 @@ class App {
 
   remember() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      try {
-        history.replaceState(null, "", `#${toFragment(this.plain)}`);
-      } catch {
-        // a frame without an address cannot store the state
-      }
-    }, 250);
+    this.timer = setTimeout(() => writeFragment(this.plain), 250);
   }
 
   /** @param {number} factor @param {number} time keeps its place */
@@ -313,19 +305,6 @@ class App {
     const span = Math.max(SHORTEST, dur[call] * 1.1);
     const v0 = start[call] + dur[call] / 2 - span / 2;
     this.reveal(call, { v0, v1: v0 + span, call, fn: this.data.func[call] });
-  }
-
-  /** @param {string[]|null} words @param {number} x @param {number} y */
-  tip(words, x, y) {
-    const tip = byId("tip");
-    tip.hidden = !words;
-    if (!words) return;
-    tip.replaceChildren(
-      ...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))),
-    );
-    const { width, height } = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 6))}px`;
-    tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
   }
 
   /** @param {number} call */
@@ -439,7 +418,7 @@ class App {
       each.addEventListener("pointerleave", () => {
         this.pointAt(null);
         timeline.hover = -1;
-        this.tip(null, 0, 0);
+        showTip(null, 0, 0);
         update({});
       });
     }
@@ -457,7 +436,7 @@ class App {
     byId("colour").addEventListener("change", () => update({ colour: byId("colour").value }));
     byId("hold").addEventListener("change", () => update({ hold: byId("hold").value }));
     byId("fit").addEventListener("click", () => this.fitAll());
-    byId("theme").addEventListener("click", () => this.turnTheme());
+    byId("theme").addEventListener("click", turnTheme);
     byId("help").addEventListener("click", () => byId("keys").showModal());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({ theme: state.theme }));
     const box = new ResizeObserver(() => {
@@ -527,7 +506,7 @@ class App {
         what: "memory by function, by line, by own line",
         run: () => update({ hold: HOLDERS[(HOLDERS.indexOf(state.hold) + 1) % HOLDERS.length] }),
       },
-      { keys: ["t"], shown: "T", what: "light or dark", run: () => this.turnTheme() },
+      { keys: ["t"], shown: "T", what: "light or dark", run: turnTheme },
       { keys: ["?"], shown: "?", what: "this help", run: () => byId("keys").showModal() },
       {
         keys: ["Escape"],
@@ -603,10 +582,6 @@ class App {
     update({ v0: this.plain.v0, v1: this.plain.v1 });
   }
 
-  turnTheme() {
-    update({ theme: this.look.dark ? "light" : "dark" });
-  }
-
   bindOverview() {
     const canvas = byId("overview");
     const move = (/** @type {PointerEvent} */ event) => {
@@ -650,7 +625,7 @@ class App {
       this.pointer = event.offsetX;
       if (Math.abs(event.offsetX - from.x) + Math.abs(event.offsetY - from.y) > 3) from.moved = true;
       if (!from.moved) return;
-      this.tip(null, 0, 0);
+      showTip(null, 0, 0);
       if (from.range) {
         this.pointAt(event.offsetX);
         timeline.drag = this.rangeOf(from.x, event.offsetX);
@@ -697,18 +672,18 @@ class App {
     timeline.hover = -1;
     if (memory) {
       const band = this.memory.under(x, y);
-      if (x < GUTTER || !data.complete) this.tip(null, 0, 0);
+      if (x < GUTTER || !data.complete) showTip(null, 0, 0);
       else {
         const bands = data.blocks.bandsAt(timeline.timeAt(x));
         const words = [`${showBytes(bands.reduce((a, b) => a + b, 0))} live`];
         if (band >= 0) words.unshift(`${this.memory.names[band]}: ${showBytes(bands[band])}`);
-        this.tip(words, event.clientX, event.clientY);
+        showTip(words, event.clientX, event.clientY);
       }
     } else {
       const call = timeline.under(x, y);
       timeline.hover = call;
       const words = call >= 0 ? this.callWords(call) : timeline.tenureWords(x, y);
-      this.tip(words, event.clientX, event.clientY);
+      showTip(words, event.clientX, event.clientY);
     }
     update({});
   }

@@ -123,3 +123,24 @@ export function fromFragment(text) {
   }
   return patch;
 }
+
+/** Gives the page the theme of the state. Returns whether it is dark. */
+export function applyTheme() {
+  const dark = state.theme === "dark" || (state.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+  return dark;
+}
+
+/** Turns dark to light and light to dark. */
+export function turnTheme() {
+  update({ theme: document.documentElement.dataset.theme === "dark" ? "light" : "dark" });
+}
+
+/** Writes the state to the address. @param {State} plain the defaults */
+export function writeFragment(plain) {
+  try {
+    history.replaceState(null, "", `#${toFragment(plain)}`);
+  } catch {
+    // a frame without an address cannot store the state
+  }
+}

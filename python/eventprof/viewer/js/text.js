@@ -118,6 +118,23 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+/**
+ * Shows words beside the pointer; null: hides them.
+ *
+ * @param {string[]|null} words @param {number} x @param {number} y
+ */
+export function showTip(words, x, y) {
+  const tip = byId("tip");
+  tip.hidden = !words;
+  if (!words) return;
+  tip.replaceChildren(
+    ...words.filter(Boolean).map((text, n) => make("div", { class: n ? "" : "first" }, make("bdi", {}, text))),
+  );
+  const { width, height } = tip.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 6))}px`;
+  tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
+}
+
 /** @type {Map<string, number>} */
 const widths = new Map();
 /** @type {Map<string, string>} */
