@@ -126,7 +126,7 @@ def test_stacks_have_the_figures_of_the_tables(after):
         assert self[name] == functions["self"][row]
         assert calls[name] == functions["calls"][row]
     assert sum(stacks.values["allocated"][0]) == after.allocations["size"].sum()
-    assert sum(stacks.values["live"][0]) == after.peak().bytes
+    assert sum(stacks.values["at_peak"][0]) == after.peak().bytes
     assert all(parent < node for node, parent in enumerate(stacks.parent))
     pairs = list(zip(stacks.parent, stacks.function, strict=True))
     assert len(set(pairs)) == len(pairs)
@@ -157,7 +157,7 @@ def test_the_page_draws_each_stack_as_wide_as_its_share(browser, after, tmp_path
     for node, width in boxes:
         assert width == pytest.approx(wide * total[node] / total[0], rel=1e-6)
     assert page.run("document.querySelector('#title').textContent")
-    page.run("eventprofGraph.update({unit: 'live'})")
+    page.run("eventprofGraph.update({unit: 'at_peak'})")
     page.wait(f"eventprofGraph.flame.graph.total[0] === {after.peak().bytes}")
     page.run("eventprofGraph.update({inverted: true, unit: 'calls'})")
     page.wait("eventprofGraph.flame.key.startsWith('calls,true')")
@@ -237,7 +237,7 @@ def test_the_table_has_the_figures_of_all_functions(browser, before, after, tmp_
     monkeypatch.setattr(flamegraph, "MOST_NODES", 12)
     columns = {
         "self": ("self", "total"), "calls": ("calls", None), "allocated": ("allocated_self", "allocated"),
-        "kept": ("live_self", "live"), "live": ("at_peak_self", "at_peak"),
+        "live": ("live_self", "live"), "at_peak": ("at_peak_self", "at_peak"),
     }  # fmt: skip
     for traces in ([after], [before, after]):
         stacks = flamegraph.Stacks(traces)

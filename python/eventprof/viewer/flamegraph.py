@@ -27,17 +27,16 @@ MODULES = (
 #: The most nodes of a page; of a recording with more nodes, the smallest become "other".
 MOST_NODES = 60_000
 
-#: The units: a word of the page and a figure of `Tree.own`. The page's "live" is bytes at the peak,
-#: its "kept" is bytes that were not freed.
+#: The units: a word of the page and a figure of `Tree.own`.
 UNITS = (
     ("self", "self"), ("waited", "waited_self"), ("calls", "calls"), ("allocated", "allocated"),
-    ("blocks", "blocks"), ("live", "at_peak"), ("kept", "live"),
+    ("blocks", "blocks"), ("at_peak", "at_peak"), ("live", "live"),
 )  # fmt: skip
 #: By unit: the figure of a node alone, and the one that is summed up with the nodes below it.
 _FIGURES = {
     unit: (own, {"self": "total", "waited_self": "waited"}.get(own, own)) for unit, own in UNITS
 }
-_OF_MEMORY = {"allocated", "blocks", "live", "kept"}
+_OF_MEMORY = {"allocated", "blocks", "at_peak", "live"}
 _NOBODY = ("(unknown)", None, None, None, "python")
 _OTHERS = ("other (many small calls)", None, None, None, "python")
 
@@ -268,7 +267,7 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
             waiting.append((child, x, y + 1))
             x += wide
     high = (deepest + 1) * _ROW + 8
-    what = {"self": "time", "live": "bytes at the peak", "kept": "bytes never freed"}.get(
+    what = {"self": "time", "at_peak": "bytes at the peak", "live": "bytes live at the end"}.get(
         unit, unit
     )
     said = f"{find_title(trace)}: {what}, {show(total[0])}"

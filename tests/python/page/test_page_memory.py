@@ -13,6 +13,7 @@ import pytest
 from page_program import SHIFT, paths, stacks_of_calls, times_of, values
 
 import eventprof
+from eventprof._words import show_bytes
 from eventprof.answers.moments import block_functions
 from eventprof.viewer import data as page_data
 from eventprof.viewer import planes, write
@@ -231,7 +232,7 @@ def test_a_click_on_memory_says_what_was_alive_and_running(shown, trace):
     time = shown.run("eventprofPage.state.instant")
     at = trace.at(int(time))
     said = shown.run("document.querySelector('#pane-instant').innerText")
-    assert f"Live: {at.live_bytes / 1024:.3g} KiB in {at.live_blocks:,} blocks" in said
+    assert f"Live: {show_bytes(at.live_bytes)} in {at.live_blocks:,} blocks" in said
     assert f"Running: {len(at.open):,} open calls" in said
     names = shown.run(
         "[...document.querySelectorAll('#pane-instant table')].map((t) => t.innerText)"

@@ -23,7 +23,7 @@ EXAMPLES = (
 #: The units of a drawing, and the page's words for them.
 _UNITS = {
     "time": "self", "waited": "waited", "calls": "calls", "allocated": "allocated",
-    "blocks": "blocks", "peak": "live", "live": "kept",
+    "blocks": "blocks", "peak": "at_peak", "live": "live",
 }  # fmt: skip
 
 

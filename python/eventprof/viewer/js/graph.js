@@ -64,11 +64,11 @@ class Graph extends Flame {
 
   units() {
     const { values } = this.data.head;
-    const names = { live: "live bytes at the peak", kept: "bytes not freed" };
-    return UNITS.filter(([unit]) => unit in values).map(([unit, text]) => [
-      unit,
-      /** @type {any} */ (names)[unit] || text,
-    ]);
+    const ofRun = [
+      ["at_peak", "bytes live at the peak"],
+      ["live", "bytes live at the end"],
+    ];
+    return [...UNITS.filter(([unit]) => unit !== "live"), ...ofRun].filter(([unit]) => unit in values);
   }
 
   compute() {
