@@ -88,16 +88,16 @@ FILES = {"eventprof": "job.epr", "memray": "job.bin", "viztracer": "job.json"}
 
 def run(folder: Path, command: Command) -> tuple[float, float]:
     """Return seconds of the processor and the MiB that the process held at most."""
-    with (folder / "said").open("w+") as said:
+    with (folder / "said").open("w+") as output:
         child = subprocess.Popen(
             [sys.executable, *command.arguments], cwd=folder, stdin=subprocess.DEVNULL,
-            stdout=said, stderr=said,
+            stdout=output, stderr=output,
         )  # fmt: skip
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode != 0:
-            said.seek(0)
-            raise SystemExit(f"{' '.join(command.arguments)}: {said.read()}")
+            output.seek(0)
+            raise SystemExit(f"{' '.join(command.arguments)}: {output.read()}")
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
@@ -112,7 +112,7 @@ def table(rounds: int) -> str:
             for command in (*RECORDING, *ANSWERS)
             if importlib.util.find_spec(command.tool) is not None
         ]
-        for command in (of for of in commands if of in RECORDING):
+        for command in (tool for tool in commands if tool in RECORDING):
             (folder / FILES[command.tool]).unlink(missing_ok=True)
             run(folder, command)
         results = {command: (float("inf"), 0.0) for command in commands if command in ANSWERS}
@@ -120,7 +120,9 @@ def table(rounds: int) -> str:
             for command, (best, most) in results.items():
                 seconds, mib = run(folder, command)
                 results[command] = min(best, seconds), max(most, mib)
-        ours = {of.question: result for of, result in results.items() if of.tool == "eventprof"}
+        ours = {
+            tool.question: result for tool, result in results.items() if tool.tool == "eventprof"
+        }
         for command, (seconds, mib) in results.items():
             size = (folder / FILES[command.tool]).stat().st_size / 2**20
             base_seconds, base_mib = ours[command.question]

@@ -179,8 +179,8 @@ def broken(counts: Counts) -> list[str]:
 def show(counts: Counts, kept: Counts) -> None:
     for path, now in counts.items():
         before = kept.get(path)
-        told = "new" if before is None else f"{now - before:+7.1f}"
-        print(f"  {now:8.1f} {told:>8}  {path}")
+        change = "new" if before is None else f"{now - before:+7.1f}"
+        print(f"  {now:8.1f} {change:>8}  {path}")
 
 
 def measure(only: str | None, build: Path, kept: dict[str, Counts]) -> dict[str, Counts]:
@@ -226,9 +226,9 @@ def main() -> int:
     options = parser.parse_args()
     everything = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     here = surroundings()
-    mine = everything.setdefault(here, {})
+    of_machine = everything.setdefault(here, {})
     try:
-        result = measure(options.only, options.build, {} if options.accept else mine)
+        result = measure(options.only, options.build, {} if options.accept else of_machine)
     except Skip as reason:
         print(f"instructions are not counted: {reason}")
         return 0
@@ -236,7 +236,7 @@ def main() -> int:
     grown: list[str] = []
     over: list[str] = []
     for part, counts in result.items():
-        kept = mine.get(part, {})
+        kept = of_machine.get(part, {})
         if not options.quiet:
             print(f"{here}, {part}: instructions an event, and what they grew by")
             show(counts, kept)
@@ -248,7 +248,7 @@ def main() -> int:
         print("\n".join(["over a limit of guard.py:", *(f"  {line}" for line in over)]))
     if options.accept:
         for part, counts in result.items():
-            mine[part] = {path: round(value, 2) for path, value in counts.items()}
+            of_machine[part] = {path: round(value, 2) for path, value in counts.items()}
         KEPT.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n")
         print(f"kept in {KEPT}")
         return 1 if over else 0

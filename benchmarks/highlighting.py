@@ -38,7 +38,7 @@ def main() -> None:
     every = sorted(str(path) for path in library.rglob("*.py")
                    if "site-packages" not in path.parts)  # fmt: skip
     lists = [
-        [every[at % len(every)] for at in range(first, first + given.files)]
+        [every[number % len(every)] for number in range(first, first + given.files)]
         for first in range(0, given.tasks * given.files, given.files)
     ]
     fork = multiprocessing.get_context("fork")

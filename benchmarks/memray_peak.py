@@ -161,7 +161,7 @@ def of_memray(folder: Path, cold: bool) -> tuple[int, Holders]:
 def in_order(names: list[tuple[str, str]], held: Holders) -> bool:
     """Whether the holders have these bytes in falling order, but for ties."""
     sizes = [held[name] for name in names]
-    pairs = ((sooner, later) for at, sooner in enumerate(sizes) for later in sizes[at + 1 :])
+    pairs = ((sooner, later) for index, sooner in enumerate(sizes) for later in sizes[index + 1 :])
     return all(later <= sooner * (1 + TIE) for sooner, later in pairs)
 
 

@@ -71,8 +71,8 @@ def open_in(browser: Browser, page: Path, marks: dict[str, list[float]]) -> None
     time.sleep(1)  # the browser's own start is not the page's
     browser.open(page)
     for name, times in marks.items():
-        at = browser.run(f"performance.getEntriesByName({name!r})[0].startTime")
-        times.append(at / 1000)
+        start_ms = browser.run(f"performance.getEntriesByName({name!r})[0].startTime")
+        times.append(start_ms / 1000)
 
 
 def main() -> None:
@@ -111,8 +111,8 @@ def main() -> None:
                 print(f"{name} picture after: {shown}, of {LOADS}")
             print(f"heap: {browser.run('performance.memory.usedJSHeapSize') / 1e6:.0f} MB")
             for zoom, *times in browser.run(FRAMES.replace("ZOOMS", json.dumps(ZOOMS))):
-                least, median, most = (f"{each:5.1f}" for each in times)
-                print(f"frame, zoom {zoom:7,}: least {least}, median {median}, 95 % {most} ms")
+                fastest, median, most = (f"{each:5.1f}" for each in times)
+                print(f"frame, zoom {zoom:7,}: least {fastest}, median {median}, 95 % {most} ms")
             for what, expression in (
                 ("flame graph of time", "update({tab: 'flame'})"),
                 ("flame graph of the peak", "update({tab: 'flame', unit: 'live'})"),

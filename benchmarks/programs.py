@@ -73,11 +73,11 @@ def run_group(
     return result
 
 
-def means(of: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
-    tools_measured = next(iter(of.values())).keys()
+def means(times: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    tools_measured = next(iter(times.values())).keys()
     return {
         tool: {
-            key: measure.geometric_mean(row[tool][key] for row in of.values())
+            key: measure.geometric_mean(row[tool][key] for row in times.values())
             for key in ("min", "median")
         }
         for tool in tools_measured

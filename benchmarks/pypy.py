@@ -103,11 +103,11 @@ def main():
         best = dict.fromkeys(EVENTS, float("inf"))
         for _ in range(repetitions):
             for what in EVENTS:
-                said = subprocess.run(
+                output = subprocess.run(
                     [sys.executable, __file__, "child", program, what],
                     capture_output=True, text=True, check=True,
                 )  # fmt: skip
-                best[what] = min(best[what], json.loads(said.stdout))
+                best[what] = min(best[what], json.loads(output.stdout))
         cells = " ".join(f"{best[what] * 1e3:>6.2f} ms" for what in EVENTS)
         print(f"{program:10} {cells}   {best['eventprof'] / best['empty']:.2f}x, "
               f"{best['eventprof'] / best['clock']:.2f}x", flush=True)  # fmt: skip

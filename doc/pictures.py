@@ -149,8 +149,8 @@ def suggest(orders: list[dict]) -> list[int]:
 
 def compare_with_all(orders: list[dict]) -> float:
     totals = [sum(each["price"] for each in find_orders(n)) for n in range(120)]
-    mine = sum(order["price"] for order in orders)
-    return sum(total < mine for total in totals) / len(totals)
+    price = sum(order["price"] for order in orders)
+    return sum(total < price for total in totals) / len(totals)
 
 
 def show_orders(customer: int) -> dict:

@@ -148,7 +148,7 @@ _LAZY = {
     "trim": "files.trimming",
 }
 if sys.implementation.name == "pypy":
-    _requests = {name: of for name, of in _LAZY.items() if of == "plugins.requests"}
+    _requests = {name: module for name, module in _LAZY.items() if module == "plugins.requests"}
     _LAZY |= dict.fromkeys(_LAZY, "_pypy.absent") | {
         "EventsLostWarning": "_words",
         "Loss": "_pypy.trace",

@@ -505,12 +505,12 @@ def make_trace(
 ) -> Trace: ...
 def render_rows(rows: int, parts: tuple[_Part, ...], /) -> bytes: ...
 def nest_calls(
-    parent: _Buffer, calls: _Buffer | None, at: int, top: int, room: int, /
+    parent: _Buffer, calls: _Buffer | None, row: int, top: int, room: int, /
 ) -> tuple[bytearray, int, int]: ...
 def calls_by_thread(thread: _Buffer, threads: int, /) -> tuple[bytearray, bytearray]: ...
 def fold_calls(parent: _Buffer, key: _Buffer, /) -> tuple[bytearray, bytearray, bytearray]: ...
 def collapsed_stacks(
-    parent: _Buffer, weight: _Buffer, code: _Buffer, offsets: _Buffer, texts: _Buffer, at: int, /
+    parent: _Buffer, weight: _Buffer, code: _Buffer, offsets: _Buffer, texts: _Buffer, row: int, /
 ) -> tuple[bytes, int]: ...
 def pprof_samples(
     parent: _Buffer,
@@ -521,7 +521,7 @@ def pprof_samples(
     code: _Buffer,
     offsets: _Buffer,
     texts: _Buffer,
-    at: int,
+    row: int,
     /,
 ) -> tuple[bytes, int]: ...
 def speedscope_events(

@@ -108,7 +108,7 @@ def _measure(paths: list[Path]) -> tuple[dict[str, float], Trace]:
                 began = time.process_time_ns()
                 job(paths)
                 times[name].append(time.process_time_ns() - began)
-    return {name: statistics.median(of) / 1e9 for name, of in times.items()}, both.trace
+    return {name: statistics.median(samples) / 1e9 for name, samples in times.items()}, both.trace
 
 
 # ---- Showing -------------------------------------------------------------------------------------
@@ -195,24 +195,24 @@ def _show_memory(trace: Trace, glyphs: _Glyphs) -> None:
     most = [
         np.max(live[max(a - 1, 0) : b], initial=0) for a, b in itertools.pairwise(starts.tolist())
     ]
-    at = int(np.argmax(live))
+    peak = int(np.argmax(live))
     print(f"  {glyphs.curve(np.array(most))}")
-    print(f"  peak: {show_bytes(int(live[at]))}, {show_ns(int(times[at]))} after the start")
+    print(f"  peak: {show_bytes(int(live[peak]))}, {show_ns(int(times[peak]))} after the start")
 
 
 def _show_threads(trace: Trace, glyphs: _Glyphs) -> None:
     times, thread = trace.events["time"], trace.events["thread"]
-    for row, of in enumerate(trace.threads):
+    for row, thread_row in enumerate(trace.threads):
         counts = np.diff(_bins(times[thread == row], trace.duration, 56))
-        name = _cut(of.name or str(of.native_id), 16)
-        print(f"  {name:<16} {of.recorded:>11,} events  {glyphs.curve(counts)}")
+        name = _cut(thread_row.name or str(thread_row.native_id), 16)
+        print(f"  {name:<16} {thread_row.recorded:>11,} events  {glyphs.curve(counts)}")
 
 
 def _show_moment(trace: Trace) -> None:
     """Print what a worker did as it began with a module."""
     calls, functions, events = trace.calls, trace.functions, trace.events
-    mine = np.flatnonzero(calls["name"] == digest.__qualname__)
-    call = calls[int(mine[len(mine) // 2])]
+    rows = np.flatnonzero(calls["name"] == digest.__qualname__)
+    call = calls[int(rows[len(rows) // 2])]
     after = np.flatnonzero((events["thread"] == call.thread) & (events["time"] >= call.start))
     before = call.start
     for event in events[after[:14]]:
@@ -335,13 +335,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     events, functions = trace.events, trace.functions
     counts = np.bincount(events.codes("event"), minlength=len(events.categories("event")))
-    of = dict(zip(events.categories("event"), counts.tolist(), strict=True))
-    calls, c_calls = int(functions["calls"].sum()), of["c_call"]
+    count_of = dict(zip(events.categories("event"), counts.tolist(), strict=True))
+    calls, c_calls = int(functions["calls"].sum()), count_of["c_call"]
     print(
         f"\n  {len(events):,} events, in order, on one clock; lost: {trace.loss.total or 'none'}"
         f"\n  {calls:,} calls, {c_calls:,} of them of C functions; {len(functions):,} functions"
         f"\n  {int(functions['blocks_self'].sum()):,} blocks allocated,"
-        f" {show_bytes(int(functions['allocated_self'].sum()))} in all; {of['free']:,} frees"
+        f" {show_bytes(int(functions['allocated_self'].sum()))} in all; {count_of['free']:,} frees"
     )
     _heading("Functions by self time: all threads, waiting included")
     _top(functions, "self", glyphs, show_ns)

@@ -28,10 +28,10 @@ def seed(data: bytes) -> bytes:
             for i in range(1, 6):
                 out += bytes([1, i, 5, i, 2, i, i, i, i, i, 0, 3, i, i, i, i, i])
         else:
-            for at in range(offset + 128, offset + 128 + 8 * 60, 8):
-                if data[at : at + 8] == bytes(8):
+            for place in range(offset + 128, offset + 128 + 8 * 60, 8):
+                if data[place : place + 8] == bytes(8):
                     break
-                out += b"\xff" + data[at : at + 8]
+                out += b"\xff" + data[place : place + 8]
         out += b"\0"
     return bytes(out)
 

@@ -99,7 +99,7 @@ def name_of(what):
     return getattr(what, "co_qualname", None) or what.__qualname__
 
 
-def told(program):
+def counted_by_profile(program):
     """What sys.setprofile tells: {(event, function): count}."""
     seen = []
 
@@ -110,7 +110,7 @@ def told(program):
     sys.setprofile(hook)
     program()
     sys.setprofile(None)
-    here = (told.__code__, sys.setprofile)
+    here = (counted_by_profile.__code__, sys.setprofile)
     return Counter((event, name_of(what)) for event, what in seen if what not in here)
 
 

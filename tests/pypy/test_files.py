@@ -202,10 +202,10 @@ def test_what_is_no_archive_is_refused(content, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("archive-1.4-zstd.epr", "zstd"), ("archive-1.4-zlib.epr", "allocations")]
+    ("name", "message"), [("archive-1.4-zstd.epr", "zstd"), ("archive-1.4-zlib.epr", "allocations")]
 )
-def test_what_needs_the_core_is_said(name, said):
-    with pytest.raises(eventprof.UnsupportedError, match=f"{said}.*CPython"):
+def test_what_needs_the_core_is_said(name, message):
+    with pytest.raises(eventprof.UnsupportedError, match=f"{message}.*CPython"):
         eventprof.open(os.path.join(REPOSITORY, "tests", "data", name))
 
 

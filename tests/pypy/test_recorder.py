@@ -19,7 +19,7 @@ def words(trace):
 
 
 def test_counts_are_those_of_sys_setprofile():
-    expected = programs.told(programs.everything)
+    expected = programs.counted_by_profile(programs.everything)
 
     with eventprof.record(**QUIET) as rec:
         programs.everything()
@@ -29,7 +29,7 @@ def test_counts_are_those_of_sys_setprofile():
 
 
 def test_a_second_run_of_a_recorder_has_the_same_counts():
-    expected = programs.told(programs.everything)
+    expected = programs.counted_by_profile(programs.everything)
     rec = eventprof.record(**QUIET)
 
     for _ in range(3):
@@ -152,7 +152,7 @@ def test_objects_are_not_kept_alive():
     ],
 )
 def test_only_what_was_asked_for(options, allowed):
-    expected = programs.told(programs.everything)
+    expected = programs.counted_by_profile(programs.everything)
 
     with eventprof.record(**options, **QUIET) as rec:
         programs.everything()
@@ -273,7 +273,7 @@ def test_stop_keeps_the_first_events():
 
 def test_recorders_at_the_same_time_each_have_their_own():
     outer, inner = eventprof.record(**QUIET), eventprof.record(**QUIET)
-    expected = programs.told(programs.everything)
+    expected = programs.counted_by_profile(programs.everything)
 
     outer.start()
     programs.fib(4)
@@ -375,12 +375,12 @@ def test_a_forked_child_begins_anew():
         finally:
             os._exit(status)
     os.close(write)
-    told = os.read(read, 100)
+    written = os.read(read, 100)
     _, status = os.waitpid(child, 0)
     rec.stop()
     os.close(read)
 
-    assert (os.waitstatus_to_exitcode(status), told) == (0, b"5")
+    assert (os.waitstatus_to_exitcode(status), written) == (0, b"5")
     assert programs.counted(rec.trace)["call", "fib"] == 15
 
 
@@ -507,6 +507,6 @@ def test_states():
 
 def test_importing_loads_neither_numpy_nor_rich():
     code = "import sys, eventprof; eventprof.record(); print({'numpy', 'rich'} & set(sys.modules))"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert said.stdout == "set()\n"
+    assert done.stdout == "set()\n"

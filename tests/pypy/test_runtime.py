@@ -62,7 +62,7 @@ def summary(path):
 
 def test_loops_and_bridges_are_those_of_jit_summary(tmp_path):
     log = tmp_path / "log"
-    told = run(
+    answer = run(
         """
         import json
         with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
@@ -83,15 +83,15 @@ def test_loops_and_bridges_are_those_of_jit_summary(tmp_path):
     )
 
     shown = summary(log)
-    assert shown["Total # of loops"] == told["after"]["TOTAL_COMPILED_LOOPS"]
-    assert shown["Total # of bridges"] == told["after"]["TOTAL_COMPILED_BRIDGES"]
-    before = told["before"] or {"TOTAL_COMPILED_LOOPS": 0, "TOTAL_COMPILED_BRIDGES": 0}
-    compiled = [row for row in told["rows"] if row[0] == "jit_compile"]
+    assert shown["Total # of loops"] == answer["after"]["TOTAL_COMPILED_LOOPS"]
+    assert shown["Total # of bridges"] == answer["after"]["TOTAL_COMPILED_BRIDGES"]
+    before = answer["before"] or {"TOTAL_COMPILED_LOOPS": 0, "TOTAL_COMPILED_BRIDGES": 0}
+    compiled = [row for row in answer["rows"] if row[0] == "jit_compile"]
     bridges = [row for row in compiled if row[1] == "bridge"]
     loops = [row for row in compiled if row[1] != "bridge"]
     assert len(loops) == shown["Total # of loops"] - before["TOTAL_COMPILED_LOOPS"]
     assert len(bridges) == shown["Total # of bridges"] - before["TOTAL_COMPILED_BRIDGES"]
-    assert told["stats"]["TOTAL_COMPILED_LOOPS"] == len(loops)
+    assert answer["stats"]["TOTAL_COMPILED_LOOPS"] == len(loops)
     assert loops and bridges
     assert {"loop"} <= {row[1] for row in loops} <= {"loop", "entry bridge"}
     assert all(row[4] > 0 and row[5] is not None for row in compiled)
@@ -99,7 +99,7 @@ def test_loops_and_bridges_are_those_of_jit_summary(tmp_path):
 
 
 def test_the_green_key_is_a_function_and_a_line():
-    told = run(
+    answer = run(
         """
         import json
         with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
@@ -113,10 +113,10 @@ def test_the_green_key_is_a_function_and_a_line():
         """
     )
 
-    assert told["rows"]
-    for name, line, first, jitdriver, instruction in told["rows"]:
+    assert answer["rows"]
+    for name, line, first, jitdriver, instruction in answer["rows"]:
         assert (name, jitdriver) == ("hot", "pypyjit")
-        assert first == told["first"] and line == told["first"] + 2
+        assert first == answer["first"] and line == answer["first"] + 2
         assert instruction > 0
 
 
@@ -133,7 +133,7 @@ ABORTS = {
 
 def test_aborts_have_their_reason_and_no_more_of_them_than_counted(tmp_path):
     log = tmp_path / "log"
-    told = run(
+    answer = run(
         LONG
         + """
 with eventprof.record(calls=False, c_calls=False, gc=False) as rec:
@@ -154,14 +154,14 @@ print(json.dumps({
     )
 
     shown = summary(log)
-    reasons = told["reasons"]
+    reasons = answer["reasons"]
     for line, name in ABORTS.items():
-        assert shown[line] == told["after"][name], line
+        assert shown[line] == answer["after"][name], line
     assert shown["abort: trace too long"] >= reasons.count("ABORT_TOO_LONG") > 0
-    assert [shown["Tracing"], shown["Backend"]] == told["tracing"]
-    assert "ABORT_TOO_LONG" in reasons and "long" in told["names"]
+    assert [shown["Tracing"], shown["Backend"]] == answer["tracing"]
+    assert "ABORT_TOO_LONG" in reasons and "long" in answer["names"]
     for reason in set(reasons):
-        assert reasons.count(reason) <= told["stats"][reason]
+        assert reasons.count(reason) <= answer["stats"][reason]
 
 
 def too_long_inside_and_after(calls, *options):
@@ -194,7 +194,7 @@ def test_traces_may_be_longer_while_calls_are_recorded():
 
 
 def test_operations_are_kept_on_request_alone():
-    told = run(
+    answer = run(
         """
         import json
         found = []
@@ -207,13 +207,13 @@ def test_operations_are_kept_on_request_alone():
         """
     )
 
-    without, kept = told
+    without, kept = answer
     assert without and all(one is None for one in without)
     assert kept and any("int_add" in operation for one in kept for operation in one)
 
 
 def test_jit_events_are_on_the_timeline():
-    told = run(
+    answer = run(
         """
         import json
         with eventprof.record(gc=False) as rec:
@@ -224,15 +224,15 @@ def test_jit_events_are_on_the_timeline():
         """
     )
 
-    words, in_order, count = told
+    words, in_order, count = answer
     assert in_order and count > 0
     assert sum(word.startswith("jit_") for word in words) == count
-    first = next(at for at, word in enumerate(words) if word.startswith("jit_"))
+    first = next(number for number, word in enumerate(words) if word.startswith("jit_"))
     assert words.index("call") < first < len(words) - 1 - words[::-1].index("return")
 
 
 def test_a_snapshot_before_the_first_trace_is_none():
-    told = run(
+    answer = run(
         '''
         import json
         print(json.dumps([pypyjit.get_stats_asmmemmgr()[0], eventprof.stats_snapshot()]))
@@ -240,11 +240,11 @@ def test_a_snapshot_before_the_first_trace_is_none():
         None, "--jit", "off",
     )  # fmt: skip
 
-    assert told == [0, None]
+    assert answer == [0, None]
 
 
 def test_a_window_without_the_compiler_works():
-    told = run(
+    answer = run(
         '''
         import json
         with eventprof.record() as rec:
@@ -254,7 +254,7 @@ def test_a_window_without_the_compiler_works():
         None, "--jit", "off",
     )  # fmt: skip
 
-    assert told == [0, None]
+    assert answer == [0, None]
 
 
 def test_a_hook_that_fails_is_counted_and_not_raised(monkeypatch):
@@ -278,29 +278,29 @@ def test_more_than_the_limit_is_counted(monkeypatch):
 # ---- The garbage collector -----------------------------------------------------------------------
 
 
-def collect_until(told, wanted):
+def collect_until(collections, wanted):
     """Collect until the hooks were called: they are at some later instruction."""
     for _ in range(1000):
         gc.collect()
-        if wanted <= {word for word, _ in told}:
+        if wanted <= {word for word, _ in collections}:
             return
-    raise AssertionError(f"no {wanted - {word for word, _ in told}} after 1000 collections")
+    raise AssertionError(f"no {wanted - {word for word, _ in collections}} after 1000 collections")
 
 
 def test_collections_are_those_that_gc_hooks_tells():
-    told = []
-    gc.hooks.on_gc_minor = lambda stats: told.append(("gc_minor", stats.count))
-    gc.hooks.on_gc_collect_step = lambda stats: told.append(("gc_collect_step", stats.count))
-    gc.hooks.on_gc_collect = lambda stats: told.append(("gc_collect", stats.count))
+    collections = []
+    gc.hooks.on_gc_minor = lambda stats: collections.append(("gc_minor", stats.count))
+    gc.hooks.on_gc_collect_step = lambda stats: collections.append(("gc_collect_step", stats.count))
+    gc.hooks.on_gc_collect = lambda stats: collections.append(("gc_collect", stats.count))
     before = [gc.hooks.on_gc_minor, gc.hooks.on_gc_collect_step, gc.hooks.on_gc_collect]
     try:
         # Ours calls the one that was there: it has just what is recorded.
         with eventprof.record(jit=False, **QUIET) as rec:
-            del told[:]
-            first = len(rec._session.runtime.told())
-            collect_until(told, {"gc_minor", "gc_collect_step", "gc_collect"})
-            last = len(rec._session.runtime.told())
-            expected = told[:]
+            del collections[:]
+            first = len(rec._session.runtime.happenings())
+            collect_until(collections, {"gc_minor", "gc_collect_step", "gc_collect"})
+            last = len(rec._session.runtime.happenings())
+            expected = collections[:]
         after = [gc.hooks.on_gc_minor, gc.hooks.on_gc_collect_step, gc.hooks.on_gc_collect]
     finally:
         gc.hooks.reset()

@@ -132,9 +132,9 @@ class Browser:
             answer = self._read(until)
             if answer.get("id") == self._number:
                 if "error" in answer:
-                    said = f"{method}: {answer['error']}"
-                    gone = any(words in said for words in BETWEEN_PAGES)
-                    raise PageGone(said) if gone else RuntimeError(said)
+                    error = f"{method}: {answer['error']}"
+                    gone = any(words in error for words in BETWEEN_PAGES)
+                    raise PageGone(error) if gone else RuntimeError(error)
                 return answer["result"]
             self._note(answer)
 

@@ -143,7 +143,9 @@ def with_hole():
             thread.join()
         data = path.read_bytes()
         sealed = struct.pack("<II", 0x43505645, 2)
-        chunks = [at for at in log_children.slots_of(data) if data[at : at + 8] == sealed]
+        chunks = [
+            offset for offset in log_children.slots_of(data) if data[offset : offset + 8] == sealed
+        ]
         path.write_bytes(log_children.put(data, chunks[2] + 56, "Q", 1 << 62))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a part is missing
@@ -167,17 +169,17 @@ def zero_length():
     def fill(builder):
         thread = builder.thread(0, "only", 71)
         outer, inner, c = (builder.function(n, "m", "f.py", 3) for n in ("outer", "inner", "c"))
-        for at in (0, 10):
-            thread.begin(at, outer, 5)
-            thread.begin(at, inner, 6)
-            thread.end(at)
-            thread.begin(at + 3, inner, 7)
-            thread.begin(at + 3, c, 8, C_CALL)
-            thread.end(at + 3)
-            thread.end(at + 10)
-            thread.begin(at + 10, inner, 9)
-            thread.end(at + 10, raised=True)
-            thread.end(at + 10)
+        for time in (0, 10):
+            thread.begin(time, outer, 5)
+            thread.begin(time, inner, 6)
+            thread.end(time)
+            thread.begin(time + 3, inner, 7)
+            thread.begin(time + 3, c, 8, C_CALL)
+            thread.end(time + 3)
+            thread.end(time + 10)
+            thread.begin(time + 10, inner, 9)
+            thread.end(time + 10, raised=True)
+            thread.end(time + 10)
         thread.begin(20, c, -1, C_CALL)
         thread.end(20)
 
@@ -214,15 +216,15 @@ def quoting():
 
     def fill(builder):
         thread = builder.thread(0, "".join(QUOTING), 71)
-        for at, c in enumerate(QUOTING):
+        for number, c in enumerate(QUOTING):
             for name in (c, f"{c}x 1", f"x {c}"):
-                thread.begin(10 * at, builder.function(name, None, f"{c}f{c}.py", 3), 4)
-            thread.mark(10 * at + 2, f"mark {c}")
-            thread.counter(10 * at + 2, f"counter {c}", at)
-            thread.flow(10 * at + 2, f"flow {c}", at + 1, 0)
-            thread.flow(10 * at + 3, f"flow {c}", at + 1, 2)
+                thread.begin(10 * number, builder.function(name, None, f"{c}f{c}.py", 3), 4)
+            thread.mark(10 * number + 2, f"mark {c}")
+            thread.counter(10 * number + 2, f"counter {c}", number)
+            thread.flow(10 * number + 2, f"flow {c}", number + 1, 0)
+            thread.flow(10 * number + 3, f"flow {c}", number + 1, 2)
             for later in (5, 7, 8):
-                thread.end(10 * at + later)
+                thread.end(10 * number + later)
 
     return made(fill)
 

@@ -131,9 +131,9 @@ def in_child(body):
             os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
+        answer = pipe.read()
     status = os.waitpid(child, 0)[1]
-    return said, status
+    return answer, status
 
 
 def main(scenario, folder, step):
@@ -152,11 +152,11 @@ def main(scenario, folder, step):
                 sum(callee(n) for n in range(100))
             return calls, left >= 0, len(rec.trace.calls)
 
-        said, status = in_child(attempt)
+        answer, status = in_child(attempt)
         if status:
             print(f"{scenario}: with failure {nth}: status {status}")
             return 1
-        calls, none_failed, again = eval(said)
+        calls, none_failed, again = eval(answer)
         if again < 200:
             print(f"{scenario}: after failure {nth}: {again} calls")
             return 1

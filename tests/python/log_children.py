@@ -165,7 +165,7 @@ def run_to_end(code, *arguments, **options):
 
 
 def kill_one(number, tmp_path, archive=False):
-    """Run a program, kill it, and hold its file against what it said; ``archive``: it is packed meanwhile."""
+    """Run a program, kill it, and hold its file against what it output; ``archive``: it is packed meanwhile."""
     dice = random.Random(number)
     how = ("kill", "segv", "exit")[number % 3]
     threads = (1, 4)[number // 3 % 2]
@@ -174,14 +174,14 @@ def kill_one(number, tmp_path, archive=False):
     lines = dice.randrange(1, 800)
     # A chunk is packed when it is full.
     child = run_child(CHILD, how, path, threads, on_full, lines, int(archive), 8 * archive)
-    said = b""
+    output = b""
     if how == "kill":
-        while said.count(b"\n") < lines:
-            said += os.read(child.stdout.fileno(), 4096)
+        while output.count(b"\n") < lines:
+            output += os.read(child.stdout.fileno(), 4096)
         child.kill()
-    said += child.communicate()[0]
+    output += child.communicate()[0]
     last = {}
-    for line in said.split(b"\n")[:-1]:
+    for line in output.split(b"\n")[:-1]:
         k, n = line.split()
         last[int(k)] = int(n)
     expected = {"kill": -signal.SIGKILL, "segv": -signal.SIGSEGV, "exit": 3}[how]
@@ -201,9 +201,9 @@ def kill_one(number, tmp_path, archive=False):
         assert lost == 0, what
         assert called["leaf"] >= leaves, what
         assert called["last_words"] >= words, what
-    said = facts(trace)
-    assert said["unfinished"] and not said["live"]
-    assert said["missing"] == [], what
+    state = facts(trace)
+    assert state["unfinished"] and not state["live"]
+    assert state["missing"] == [], what
     # What it did right before its end has names and lines.
     named = [
         i
@@ -235,10 +235,10 @@ def put(data, offset, form, *values):
 
 def slots_of(data):
     """Offsets of the slots."""
-    at = struct.unpack_from("<Q", data, log_header()["head_bytes"])[0]
-    while at < len(data):
-        yield at
-        at += size_at(data, at)
+    offset = struct.unpack_from("<Q", data, log_header()["head_bytes"])[0]
+    while offset < len(data):
+        yield offset
+        offset += size_at(data, offset)
 
 
 def size_at(data, slot):
@@ -276,11 +276,11 @@ def of_a_later_version(data, number):
     """The same log as if marks were of a kind that this version does not know."""
     import read_log
 
-    mark, at = 46, read_log.HEADER_OFFSETS
-    kinds = struct.unpack_from("<Q", data, at["kinds"])[0]
-    data = put(data, at["kinds"], "Q", kinds & ~(1 << mark))
-    data = put(data, at["kinds_high"], "Q", 1 << number - 64)
-    row = at["kind_table"] + 24 * number
+    mark, offsets = 46, read_log.HEADER_OFFSETS
+    kinds = struct.unpack_from("<Q", data, offsets["kinds"])[0]
+    data = put(data, offsets["kinds"], "Q", kinds & ~(1 << mark))
+    data = put(data, offsets["kinds_high"], "Q", 1 << number - 64)
+    row = offsets["kind_table"] + 24 * number
     data = put(data, row, "4B20s", *data[row - 24 * (number - mark) :][:4], b"later")
     for slot in slots_of(data):
         magic, state = struct.unpack_from("<II", data, slot)

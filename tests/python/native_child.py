@@ -30,8 +30,11 @@ def recorder(**options):
 def rows(trace):
     """(event, size) of events of the domain, in order."""
     events = trace.events
-    mine = events[events["domain"] == "libc"]
-    return [[word, size] for word, size in zip(mine["event"], mine["size"].tolist(), strict=True)]
+    libc_events = events[events["domain"] == "libc"]
+    return [
+        [word, size]
+        for word, size in zip(libc_events["event"], libc_events["size"].tolist(), strict=True)
+    ]
 
 
 def large(trace):

@@ -540,7 +540,7 @@ def verdict(cell):
             # Calls are the tool's from its start, blocks are gone with its end.
             if part < came if source == "profile" else part < went or both_on:
                 wrong.append(f"R: {sort} of part {part} are missing, where eventprof had the hook")
-            if any(source not in said for said in displaced[-(len(order) + 1 - part) :]):
+            if any(source not in sources for sources in displaced[-(len(order) + 1 - part) :]):
                 wrong.append(f"R: {sort} of part {part} are missing, displaced says {displaced}")
         if not ours.keys() <= all_of_it.keys():
             wrong.append(f"R: {sort} of parts {ours.keys() - all_of_it.keys()}, when it was off")

@@ -23,12 +23,12 @@ class Bytes:
     """Bytes that are read from the front."""
 
     def __init__(self, data):
-        self.data, self.at = data, 0
+        self.data, self.offset = data, 0
 
     def take(self, count):
-        assert self.at + count <= len(self.data)
-        self.at += count
-        return self.data[self.at - count : self.at]
+        assert self.offset + count <= len(self.data)
+        self.offset += count
+        return self.data[self.offset - count : self.offset]
 
     def byte(self):
         return self.take(1)[0]
@@ -51,7 +51,7 @@ class Bytes:
         return struct.unpack("<" + layout, self.take(struct.calcsize("<" + layout)))
 
     def is_empty(self):
-        return self.at == len(self.data)
+        return self.offset == len(self.data)
 
 
 def h1(a, bits):
@@ -85,18 +85,18 @@ def sections(data):
     assert zlib.crc32(trailer[:28]) == struct.unpack_from("<I", trailer, 28)[0]
     index_at, trailer_at = struct.unpack_from("<QQ", trailer)
     assert trailer_at == len(data) - 32
-    at, found, headers = 64, [], []
-    while at < trailer_at:
-        header = data[at : at + 48]
+    offset, found, headers = 64, [], []
+    while offset < trailer_at:
+        header = data[offset : offset + 48]
         kind, codec, raw, stored, items, blocks, crc, own = struct.unpack("<IB3xQQQQII", header)
         assert zlib.crc32(header[:44]) == own
         assert raw <= stored * 1100 + 4096
-        body = data[at + 48 : at + 48 + stored]
+        body = data[offset + 48 : offset + 48 + stored]
         assert zlib.crc32(body) == crc
         found.append((kind, items, blocks, decompress(codec, body, raw)))
-        headers.append(struct.pack("<Q", at) + header)
-        at += 48 + stored
-    assert at == trailer_at
+        headers.append(struct.pack("<Q", offset) + header)
+        offset += 48 + stored
+    assert offset == trailer_at
     assert found[-1][0] == INDEX
     assert found[-1][3] == b"".join(headers[:-1])
     assert struct.unpack_from("<Q", headers[-1])[0] == index_at
@@ -174,8 +174,8 @@ class Block:
         elif kind in ALLOCATIONS:
             address, size = self.allocation(kind, symbol, before)
         elif kind in VALUES:
-            at = h2(symbol, before, 14)
-            address = self.size[at] = (self.size.get(at, 0) + self.streams[5].zigzag()) & U64
+            slot = h2(symbol, before, 14)
+            address = self.size[slot] = (self.size.get(slot, 0) + self.streams[5].zigzag()) & U64
         elif kind not in POINTS:
             assert kind in FREES
             address = self.free(symbol, before)
@@ -185,9 +185,9 @@ class Block:
 
     def allocation(self, kind, symbol, before):
         *_, sizes, places, addresses = self.streams
-        at = h2(symbol, before, 14)
+        slot = h2(symbol, before, 14)
         s = sizes.varint()
-        size = self.size[at] = s - 1 if s else self.size.get(at, 0)
+        size = self.size[slot] = s - 1 if s else self.size.get(slot, 0)
         number, stride = class_of(kind, size)
         last, freed = self.last.get(number, 0), self.freed.setdefault(number, [])
         p = places.byte()
@@ -209,7 +209,7 @@ class Block:
 
     def free(self, symbol, before):
         *_, places, addresses = self.streams
-        at = h2(symbol, before, 12)
+        slot = h2(symbol, before, 12)
         q = places.varint()
         if q == 1:
             address = self.far = (self.far + 16 * addresses.zigzag()) & U64
@@ -217,8 +217,8 @@ class Block:
             (address,) = addresses.unpack("Q")
             self.far = address
         else:
-            ago = q - 2 if q else self.ago[at]
-            self.ago[at] = ago
+            ago = q - 2 if q else self.ago[slot]
+            self.ago[slot] = ago
             assert 1 <= ago <= 65536
             number, address = self.made[-ago]
             freed = self.freed.setdefault(number, [])

@@ -123,17 +123,17 @@ def read(path) -> Log:
         dropped, body = None, b""
     elif sum64(body) != total:
         log.damaged, body = True, b""
-    at = 0
+    offset = 0
     for _ in range(count if body else 0):
-        thread, counts, depth, _ = struct.unpack_from("<IIII", body, at)
-        pairs = struct.iter_unpack("<QQ", body[at + 16 : at + 16 + 16 * (counts + depth)])
+        thread, counts, depth, _ = struct.unpack_from("<IIII", body, offset)
+        pairs = struct.iter_unpack("<QQ", body[offset + 16 : offset + 16 + 16 * (counts + depth)])
         for i, (first, second) in enumerate(pairs):
             if i < counts:
                 key = (thread, word_of(first))
                 log.lost[key] = log.lost.get(key, 0) + second
             else:
                 log.open.setdefault(thread, []).append(second)
-        at += 16 + 16 * (counts + depth)
+        offset += 16 + 16 * (counts + depth)
 
     chunks, texts = [], []
     slot = head_bytes
@@ -179,12 +179,12 @@ def _unpacked(slot, header):
 def _texts(data, slots, log):
     strings, names, sites = {}, {}, {}
     for _, slot, room in slots:
-        at, end = slot + 128, slot + room
-        while at + 8 <= end and at + 8 <= len(data):
-            words, kind = struct.unpack_from("<II", data, at)
-            if words < 2 or at + 8 * words > end:
+        offset, end = slot + 128, slot + room
+        while offset + 8 <= end and offset + 8 <= len(data):
+            words, kind = struct.unpack_from("<II", data, offset)
+            if words < 2 or offset + 8 * words > end:
                 break
-            body = data[at + 8 : at + 8 * words]
+            body = data[offset + 8 : offset + 8 * words]
             ident = struct.unpack_from("<I", body)[0]
             if kind == 1:
                 size = struct.unpack_from("<I", body, 4)[0]
@@ -198,7 +198,7 @@ def _texts(data, slots, log):
                 thread = log.threads.setdefault(ident, Thread())
                 thread.native_id = native_id
                 thread.name = body[16 : 16 + size].decode("utf-8", "surrogatepass")
-            at += 8 * words
+            offset += 8 * words
     return strings, names, sites
 
 
@@ -218,20 +218,20 @@ def _chunk(data, slot, size, header, log, sites, name_of):
     words = struct.unpack_from(f"<{limit}Q", data, slot + 128)
     stop = header["stop_ticks"] if log.finished else MASK
     full = header["full_ticks"] if header["full_reason"] else MASK
-    at, escapes = 0, {}
-    while at < limit and words[at]:
-        word = words[at]
+    number, escapes = 0, {}
+    while number < limit and words[number]:
+        word = words[number]
         kind, payload = (word & NONE) >> 25, word & (1 << 25) - 1
         ticks = high << 32 | word >> 32
-        second = words[at + 1] if at + 1 < limit else 0
+        second = words[number + 1] if number + 1 < limit else 0
         if word_of(kind) is None and not 61 <= kind <= 63:
             length, form = header["kind_table"][24 * kind : 24 * kind + 2]
             assert length, kind
-            at += length
+            number += length
             if form in (1, 2):
                 escapes = {}
             continue
-        at += 1 if kind in CALLS or kind in POINTS else 2
+        number += 1 if kind in CALLS or kind in POINTS else 2
         if kind == 63:
             high = second >> 32
         elif kind == 62:

@@ -93,23 +93,23 @@ class Records:
     def close(self, name):
         if not self.open:
             return
-        at = next(
+        place = next(
             (
-                at
-                for at in range(len(self.open) - 1, max(len(self.open) - 9, -1), -1)
-                if self.callee.get(h1(self.open[at], 14), 0) == name
+                place
+                for place in range(len(self.open) - 1, max(len(self.open) - 9, -1), -1)
+                if self.callee.get(h1(self.open[place], 14), 0) == name
             ),
             len(self.open) - 1,
         )
-        self.callee[h1(self.open[at], 14)] = name
-        del self.open[at:]
+        self.callee[h1(self.open[place], 14)] = name
+        del self.open[place:]
 
     def difference(self, before):
         return before + self.streams[VALUES].zigzag() & U64
 
     def allocation(self, symbol):
-        said = self.streams[SIZES].varint()
-        size = self.size[h1(symbol, 12)] = said - 1 if said else self.size.get(h1(symbol, 12), 0)
+        code = self.streams[SIZES].varint()
+        size = self.size[h1(symbol, 12)] = code - 1 if code else self.size.get(h1(symbol, 12), 0)
         number, stride = class_of(self.kinds[symbol >> 25][3], size)
         freed = self.freed.setdefault(number, [])
         place = self.streams[PLACES].byte()
@@ -127,11 +127,11 @@ class Records:
         return size, address
 
     def free(self, symbol):
-        said = self.streams[PLACES].varint()
-        if said == 1:
+        code = self.streams[PLACES].varint()
+        if code == 1:
             self.freed_last = self.difference(self.freed_last)
             return self.freed_last
-        ago = self.ago.get(h1(symbol, 12), 0) if said == 0 else said - 1
+        ago = self.ago.get(h1(symbol, 12), 0) if code == 0 else code - 1
         self.ago[h1(symbol, 12)] = ago
         number, self.freed_last = self.made[-ago]
         freed = self.freed.setdefault(number, [])

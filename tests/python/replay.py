@@ -314,12 +314,14 @@ class Replay:
         birth, death, size = (self.blocks.get(name) for name in ("birth", "death", "size"))
         died = death >= 0
         lost = self.blocks.get("flags")[died] & FREE_LOST != 0
-        at = np.concatenate([death[died] * 2 + ~lost, birth * 2 + 1])
+        order_key = np.concatenate([death[died] * 2 + ~lost, birth * 2 + 1])
         bytes_ = np.concatenate([-size[died], size])
         blocks = np.concatenate([-np.ones_like(size[died]), np.ones_like(size)])
-        order = np.argsort(at, kind="stable")
-        times = np.frombuffer(self.allocator_time, np.int64) if len(self.allocator_time) else at
-        return times[at[order] // 2], np.cumsum(bytes_[order]), np.cumsum(blocks[order])
+        order = np.argsort(order_key, kind="stable")
+        times = (
+            np.frombuffer(self.allocator_time, np.int64) if len(self.allocator_time) else order_key
+        )
+        return times[order_key[order] // 2], np.cumsum(bytes_[order]), np.cumsum(blocks[order])
 
     def peak(self) -> tuple[int, int, int]:
         """Time, live bytes, and the allocator event that reached them first; -1, 0, -1 without a block."""
@@ -356,9 +358,9 @@ class Replay:
         resumes = np.isin(kind, (KIND["RESUME"], KIND["THROW"]))
         outer = np.where(flags & RECURSIVE, -2, function)
 
-        def total(values: Any, of: Any = function) -> Any:
-            chosen = of > -2
-            return add_up(of[chosen], np.asarray(values, dtype=np.int64)[chosen], count)
+        def total(values: Any, group: Any = function) -> Any:
+            chosen = group > -2
+            return add_up(group[chosen], np.asarray(values, dtype=np.int64)[chosen], count)
 
         found = {
             "calls": total(begun & ~resumes),
@@ -487,16 +489,16 @@ class Replay:
             if function < 0 or not is_blocking[function]:
                 charged[owner[node]]["waited"] += nodes[node]["waited_self"]
         for (node, function, line), figures in leaves.items():
-            of = (function, line) if function >= 0 and is_own[function] else owner[node]
+            line_key = (function, line) if function >= 0 and is_own[function] else owner[node]
             for name in ("allocated", "blocks", "live", "at_peak"):
-                charged[of][name] += figures[name]
+                charged[line_key][name] += figures[name]
         return charged
 
 
-def add_up(of: Any, values: Any, count: int) -> Any:
+def add_up(group: Any, values: Any, count: int) -> Any:
     """Sums of values by `of`; the last one is for -1."""
     sums = np.zeros(count + 1, np.int64)
-    np.add.at(sums, of, np.asarray(values, dtype=np.int64))
+    np.add.at(sums, group, np.asarray(values, dtype=np.int64))
     return sums
 
 
@@ -553,7 +555,7 @@ class Found:
 
     def figures(self, name: str, ours: dict[Any, Any], theirs: dict[Any, Any]) -> None:
         """Both are {key: {figure: number}}; a figure of 0 or -1 is as good as none."""
-        self.compared += sum(len(of) for of in ours.values())
+        self.compared += sum(len(group) for group in ours.values())
         some = [
             {k: f for k, v in side.items() if (f := without_nothing(v))} for side in (ours, theirs)
         ]
@@ -615,8 +617,10 @@ def differences(trace: Any, replay: Replay | None = None) -> Found:
     memory = trace.memory
     for name, ours in (("time", time), ("live", live), ("blocks", blocks)):
         found.arrays(f"memory.{name}", ours, memory[name])
-    at, most, _ = replay.peak()
-    found.equal("peak", (max(at, 0), most), (max(int(fresh_peak.time or 0), 0), fresh_peak.bytes))
+    peak_time, most, _ = replay.peak()
+    found.equal(
+        "peak", (max(peak_time, 0), most), (max(int(fresh_peak.time or 0), 0), fresh_peak.bytes)
+    )
     found.equal("leaks", int(live[-1]) if len(live) else 0, sum(trace.leaks()["bytes"].tolist()))
     _compare_trees(found, "tree, from the file", replay, tree_before, trace.has_lock)
     again = eventprof.answers.tree.Tree(trace)

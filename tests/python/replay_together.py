@@ -44,7 +44,7 @@ class Rows:
         self.time = core.events("time") + self.start
         self.kind, self.thread = core.events("kind"), core.events("thread")
         self.function, self.address = core.events("function"), core.events("address")
-        self.of = {
+        self.by_thread = {
             native: np.flatnonzero(self.thread == thread)
             for thread, native in enumerate(self.native)
         }
@@ -68,14 +68,14 @@ def compare_ring(found: Found, whole: Rows, ring_trace: Any, ring: Rows) -> dict
     for thread, function, *_ in replay.opened_of(ring_trace):
         opened[ring.native[thread]].append(ring.functions[function])
     watched = {}
-    for native, rows in whole.of.items():
+    for native, rows in whole.by_thread.items():
         window = rows[whole.time[rows] >= first_ns]
-        left = ring.of.get(native, np.zeros(0, np.int64))
+        left = ring.by_thread.get(native, np.zeros(0, np.int64))
         # Both end alike, but for what the thread did after the ring was stopped. Times do not tell where: they are
         # made from the anchors of other chunks.
         wanted, words = ring.texts(left), whole.texts(window)
         after = int((whole.time[window] > ring.end + TIME_NS).sum())
-        at = next(
+        place = next(
             (
                 len(window) - len(left) - more
                 for more in range(after, after + SLACK)
@@ -84,20 +84,20 @@ def compare_ring(found: Found, whole: Rows, ring_trace: Any, ring: Rows) -> dict
             -1,
         )
         found.compared += len(left)
-        if at < 0:
+        if place < 0:
             found.lines.append(
                 f"ring: the {len(left):,} events left of thread {native} are not the whole's last ones"
             )
             continue
         if len(left):
-            off = np.abs(ring.time[left] - whole.time[window[at : at + len(left)]]).max()
+            off = np.abs(ring.time[left] - whole.time[window[place : place + len(left)]]).max()
             found.equal("ring: times", True, bool(off <= TIME_NS))
             found.largest = max(found.largest, int(off))
-        wanted = Counter(whole.kind[window[:at]].tolist())
+        wanted = Counter(whole.kind[window[:place]].tolist())
         lost = Counter({kind: count for kind, count in lost_of.get(native, {}).items() if count})
         found.equal(f"ring: lost of thread {native}, by kind", wanted, lost)
-        if len(left) and at < len(window):
-            watched[int(window[at])] = opened[native]
+        if len(left) and place < len(window):
+            watched[int(window[place])] = opened[native]
     return watched
 
 
@@ -157,19 +157,19 @@ def filtered(whole_trace: Any, whole: Rows, first_ns: int, last_ns: int) -> dict
 
 def compare_filter(found: Found, whole_trace: Any, whole: Rows, chosen: Rows) -> None:
     kept = filtered(whole_trace, whole, chosen.start, chosen.end)
-    for native in {*kept, *(n for n, rows in chosen.of.items() if len(rows))}:
+    for native in {*kept, *(n for n, rows in chosen.by_thread.items() if len(rows))}:
         rows = np.array(kept.get(native, []), np.int64)
-        theirs = chosen.of.get(native, np.zeros(0, np.int64))
+        theirs = chosen.by_thread.get(native, np.zeros(0, np.int64))
         wanted, got = whole.texts(rows), chosen.texts(theirs)
         found.compared += len(wanted)
         if wanted != got:
-            at = next(
+            place = next(
                 (n for n, (a, b) in enumerate(zip(wanted, got, strict=False)) if a != b),
                 min(len(wanted), len(got)),
             )
             found.lines.append(
                 f"filter: thread {native} has {len(got):,} events, the filtered ones are {len(wanted):,}; the first that "
-                f"differs is {at}: {got[at : at + 2]}, wanted {wanted[at : at + 2]}"
+                f"differs is {place}: {got[place : place + 2]}, wanted {wanted[place : place + 2]}"
             )
 
 
@@ -228,22 +228,26 @@ def compare_between(found: Found, trace: Any, replayed: Replay) -> None:
     alive_to_end = blocks.get("death") < 0
     for low, high in ((0.1, 0.4), (0.35, 0.9), (0.5, 0.5001)):
         first, last = int(trace.duration * low), int(trace.duration * high)
-        said = trace.between(first, last)
+        interval = trace.between(first, last)
         found.equal(
             f"between {low} and {high}: events",
             int(((time >= first) & (time < last)).sum()),
-            len(said.events),
+            len(interval.events),
         )
         found.equal(
             f"between {low} and {high}: calls",
             int(((start < last) & (end > first)).sum()),
-            len(said.calls),
+            len(interval.calls),
         )
         inside = (born >= first) & (born < last)
-        found.equal(f"between {low} and {high}: blocks", int(inside.sum()), len(said.allocations))
-        found.equal(f"between {low} and {high}: allocated", int(size[inside].sum()), said.allocated)
+        found.equal(
+            f"between {low} and {high}: blocks", int(inside.sum()), len(interval.allocations)
+        )
+        found.equal(
+            f"between {low} and {high}: allocated", int(size[inside].sum()), interval.allocated
+        )
         ended = ~alive_to_end & (died >= first) & (died < last)
-        found.equal(f"between {low} and {high}: freed", int(size[ended].sum()), said.freed)
+        found.equal(f"between {low} and {high}: freed", int(size[ended].sum()), interval.freed)
 
 
 def main(paths: list[str]) -> int:

@@ -369,14 +369,14 @@ class Reference:
     def _instruction(self, frame) -> tuple[bytes, int]:
         code = frame.f_code
         bytecode = self._bytecode.get(code) or self._bytecode.setdefault(code, code.co_code)
-        at = frame.f_lasti
-        while bytecode[at] == CACHE:
-            at -= 2
-        return bytecode, at
+        offset = frame.f_lasti
+        while bytecode[offset] == CACHE:
+            offset -= 2
+        return bytecode, offset
 
     def _opcode(self, frame) -> int:
-        bytecode, at = self._instruction(frame)
-        return bytecode[at]
+        bytecode, offset = self._instruction(frame)
+        return bytecode[offset]
 
     def _is_passed(self, frame) -> bool:
         """Whether the frame is suspended in `yield from` or await, though it is among those of the thread.
@@ -387,10 +387,10 @@ class Reference:
         """
         if sys.version_info < (3, 12) and _is_evaluated(frame):
             return False
-        bytecode, at = self._instruction(frame)
-        if bytecode[at] == YIELD_VALUE:
-            at += 2
-        return bytecode[at] == RESUME and bytecode[at + 1] & 3 > 1
+        bytecode, offset = self._instruction(frame)
+        if bytecode[offset] == YIELD_VALUE:
+            offset += 2
+        return bytecode[offset] == RESUME and bytecode[offset + 1] & 3 > 1
 
     def _log(self, frame) -> None:
         if not self.follows:
@@ -443,11 +443,11 @@ def recorded_chains(trace) -> list:
         if files[row] != __file__ or name.rpartition(".")[2] not in MARKS:
             continue
         chain = []
-        at = parents[row]
-        while at is not None:
-            if kinds[at] != "c_call":
-                chain.append((names[at], at))
-            at = parents[at] if names[at] != "main" else None
+        parent = parents[row]
+        while parent is not None:
+            if kinds[parent] != "c_call":
+                chain.append((names[parent], parent))
+            parent = parents[parent] if names[parent] != "main" else None
         chain.reverse()
         chains.append(chain)
     return chains

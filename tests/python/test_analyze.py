@@ -246,8 +246,8 @@ def compute_in_turn(tenures, step):
         for thread in threads:
             open_calls.enter_context(thread.call(work))
         for turn in range(tenures * max(step // 1000, 1)):
-            for at, thread in enumerate(threads):
-                thread.now = 2 * turn + at
+            for number, thread in enumerate(threads):
+                thread.now = 2 * turn + number
                 thread.calls(len_, 0.4)
                 thread.calls(len_, 0.5)
     return program
@@ -319,11 +319,11 @@ def recording(tmp_path_factory):
 def test_text_has_claim_line_advice_and_command(recording, capsys):
     assert main(["analyze", recording]) == 0
 
-    said = capsys.readouterr().out
-    assert "nothing lost" in said.splitlines()[0]
-    assert re.search(r"^1\. ", said, re.MULTILINE)
-    assert "faulty.py:" in said
-    assert f"more: eventprof tree {recording}" in said
+    printed = capsys.readouterr().out
+    assert "nothing lost" in printed.splitlines()[0]
+    assert re.search(r"^1\. ", printed, re.MULTILINE)
+    assert "faulty.py:" in printed
+    assert f"more: eventprof tree {recording}" in printed
 
 
 def test_json_follows_its_schema(recording, capsys):

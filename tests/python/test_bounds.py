@@ -388,9 +388,9 @@ def test_the_line_at_the_end_says_how_many_children_have_no_file(tmp_path, count
         cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
 
-    said = {0: "", 1: "1 forked process could", 3: "3 forked processes could"}[count]
+    words = {0: "", 1: "1 forked process could", 3: "3 forked processes could"}[count]
     line = done.stderr.splitlines()[-1]
-    assert (f"none lost, {said} not write a file (No such file or directory)" in line) == (
+    assert (f"none lost, {words} not write a file (No such file or directory)" in line) == (
         count > 0
     )
     assert ("forked" in line) == (count > 0)

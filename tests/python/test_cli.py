@@ -181,12 +181,12 @@ def test_events_are_chosen(shown, folder, arguments, check):
 
 
 def test_info_says_what_the_file_is(shown, folder):
-    said = shown("info", "a.epr")
+    printed = shown("info", "a.epr")
     facts = json.loads(shown("info", "a.epr", "--json"))
     trace = eventprof.open(folder / "a.epr")
 
-    assert "main.py 5" in said
-    assert "complete: the recording was stopped" in said
+    assert "main.py 5" in printed
+    assert "complete: the recording was stopped" in printed
     (row,) = facts["rows"]
     assert facts["events"] == row["events"] == len(trace.events)
     assert row["metadata"]["pid"] == trace.metadata["pid"]
@@ -202,9 +202,9 @@ def test_diff_compares(shown):
 
 
 def test_an_archive_has_the_same_events(shown, folder):
-    said = shown("save", "a.epr", "-o", "archive.epr")
+    printed = shown("save", "a.epr", "-o", "archive.epr")
 
-    assert said.startswith("archive.epr: ")
+    assert printed.startswith("archive.epr: ")
     assert shown("events", "archive.epr", "--csv") == shown("events", "a.epr", "--csv")
     assert "archive" in shown("info", "archive.epr")
     assert "exists already; -f replaces it" in shown("save", "a.epr", "-o", "archive.epr", status=1)
@@ -286,10 +286,10 @@ def test_a_killed_program_is_readable(tmp_path, capsys):
     process.kill()
     process.communicate()
 
-    said = program("info", "live.epr", cwd=tmp_path)
+    done = program("info", "live.epr", cwd=tmp_path)
     listed = program("stats", "live.epr", "--function", "*step", "--json", cwd=tmp_path)
 
-    assert "not finished" in said.stdout
+    assert "not finished" in done.stdout
     assert json.loads(listed.stdout)["rows"][0]["calls"] >= 50
 
 
@@ -439,7 +439,7 @@ def test_a_folder_takes_files_under_their_own_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (["rum"], 2, "eventprof: there is no verb 'rum'; did you mean 'run'?"),
         (["--versio"], 2, "eventprof: there is no option '--versio'"),
@@ -462,10 +462,10 @@ def test_a_folder_takes_files_under_their_own_names(tmp_path):
         (["completion", "ksh"], 2, "there is no 'ksh'"),
     ],
 )  # fmt: skip
-def test_wrong_use_is_one_line_with_a_remedy(shown, arguments, status, said):
+def test_wrong_use_is_one_line_with_a_remedy(shown, arguments, status, message):
     errors = shown(*arguments, status=status)
 
-    assert said in errors
+    assert message in errors
     assert errors.startswith("eventprof")
     assert len(errors.splitlines()) == 1 + ("Try '" in errors)
 

@@ -169,7 +169,7 @@ def test_a_function_that_was_meant_is_named(verb):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("events", "small.epr", "--from", "1.5"), "its unit is missing; there are ns, us"),
         (("events", "small.epr", "--to", "10"), "its unit is missing; there are ns, us"),
@@ -177,11 +177,11 @@ def test_a_function_that_was_meant_is_named(verb):
         (("run", "--buffer", "1XB", "-c", "0"), "there is no unit 'XB', but B, kB, MB"),
     ],
 )  # fmt: skip
-def test_a_number_without_its_unit_is_refused(verb, arguments, said):
+def test_a_number_without_its_unit_is_refused(verb, arguments, message):
     status, _, err = verb(*arguments)
 
     assert status == 2
-    assert said in err
+    assert message in err
 
 
 # ---- Damage --------------------------------------------------------------------------------------
@@ -235,17 +235,17 @@ def assert_said(folder, data, what):
 def test_no_flip_in_the_head_of_a_file_is_anything_but_a_format_error(folder, name):
     whole = (folder / name).read_bytes()
 
-    for at in range(0, 512, amount(11, 3)):
+    for offset in range(0, 512, amount(11, 3)):
         damaged = bytearray(whole)
-        damaged[at] ^= 0x80 if at % 2 else 0xFF
-        assert_said(folder, damaged, f"{name}, byte {at}")
+        damaged[offset] ^= 0x80 if offset % 2 else 0xFF
+        assert_said(folder, damaged, f"{name}, byte {offset}")
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["small.epr", "small-archive.epr"])
 def test_no_flips_anywhere_are_anything_but_a_format_error(folder, name):
     whole = (folder / name).read_bytes()
-    used = [at for at, byte in enumerate(whole) if byte]
+    used = [number for number, byte in enumerate(whole) if byte]
     rng = random.Random(name)
 
     for number in range(amount(20, 60)):
@@ -258,14 +258,14 @@ def test_no_flips_anywhere_are_anything_but_a_format_error(folder, name):
 
 def test_the_words_of_a_damaged_header_are_no_text(folder):
     whole = bytearray((folder / "small.epr").read_bytes())
-    at = whole.index(b"monitoring" if b"monitoring" in whole[:512] else b"profile")
-    whole[at] = 0xFF
+    offset = whole.index(b"monitoring" if b"monitoring" in whole[:512] else b"profile")
+    whole[offset] = 0xFF
     (folder / "flipped.epr").write_bytes(whole)
 
     trace = eventprof.open(folder / "flipped.epr")
 
     assert len(trace.events) > 0
-    assert any("words of its header are damaged" in said for said in trace.file["missing"])
+    assert any("words of its header are damaged" in line for line in trace.file["missing"])
 
 
 def test_json_of_a_hostile_name_is_json(verb):

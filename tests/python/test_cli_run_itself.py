@@ -25,7 +25,7 @@ def test_a_script_that_is_not_there_is_reported_as_python_does(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "no program: give a script, -m MODULE, -c CODE, or - for standard input"),
         (["-m"], "no program"),
@@ -41,13 +41,13 @@ def test_a_script_that_is_not_there_is_reported_as_python_does(tmp_path):
         ),
     ],
 )
-def test_wrong_use_is_refused_before_the_program_starts(arguments, said, tmp_path):
+def test_wrong_use_is_refused_before_the_program_starts(arguments, message, tmp_path):
     write({"main.py": "print('ran')"}, tmp_path)
 
     found = run(tmp_path, *arguments)
 
     assert found.returncode == 2
-    assert said in found.stderr
+    assert message in found.stderr
     assert found.stderr.startswith("eventprof run: ")
     assert "Traceback" not in found.stderr
     assert found.stdout == ""
@@ -183,13 +183,13 @@ def test_what_starts_the_program_is_not_in_the_recording(tmp_path, arguments, sc
 
 
 def test_a_file_that_cannot_be_is_named_as_it_would_be(tmp_path):
-    for arguments, said in (
+    for arguments, message in (
         (["-o", "no/such-%p.epr"], "No such file or directory"),
         (["-o", "/dev/null"], "not a regular file"),
         (["-o", "/dev/null", "-f"], "not a regular file"),
     ):
         done = execute([*RUN[:-2], *arguments, "-c", "0"], tmp_path)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert message in done.stderr
         assert "%p" not in done.stderr
         assert "exists already" not in done.stderr

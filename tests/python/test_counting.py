@@ -493,9 +493,11 @@ def test_a_callback_that_raises_is_reported_and_switched_off(end, monkeypatch):
         raise LookupError(name)
 
     reported = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: reported.append(told.exc_value.args))
+    monkeypatch.setattr(
+        sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_value.args)
+    )
     counter = eventprof.count(memory=False, include=["*fib"])
-    counter.set_trace_functions(*(bad if at == end else None for at in (0, 1)))
+    counter.set_trace_functions(*(bad if number == end else None for number in (0, 1)))
 
     with counter:
         assert fib(3) == 2

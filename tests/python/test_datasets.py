@@ -106,10 +106,10 @@ def keyed(table, key, names):
     found = defaultdict(Counter)
     columns = [table[name].tolist() for name in key]
     figures = [np.ma.filled(table[name], 0).tolist() for name in names]
-    for row, of in enumerate(zip(*columns, strict=True)):
+    for row, texts in enumerate(zip(*columns, strict=True)):
         for name, values in zip(names, figures, strict=True):
-            found[of][name] += values[row]
-    return {of: dict(sums) for of, sums in found.items()}
+            found[texts][name] += values[row]
+    return {key: dict(sums) for key, sums in found.items()}
 
 
 # ---- The answers ---------------------------------------------------------------------------------
@@ -121,30 +121,30 @@ def test_functions_are_the_sums_of_the_traces(dataset, traces):
              "allocated_self", "blocks", "freed", "live", "temporary", "at_peak", "at_peak_self")  # fmt: skip
     expected = defaultdict(Counter)
     for trace in traces:
-        for of, sums in keyed(trace.functions, key, names).items():
-            expected[of].update(sums)
+        for texts, sums in keyed(trace.functions, key, names).items():
+            expected[texts].update(sums)
     found = keyed(dataset.functions, key, names)
     found.pop(("(unknown)", None, None, None, "unknown"), None)
 
-    assert found == {of: dict(sums) for of, sums in expected.items()}
+    assert found == {texts: dict(sums) for texts, sums in expected.items()}
     assert "missing" in dataset.functions.name  # one recording lost events
 
 
 def test_extremes_and_percentiles_are_those_of_all_calls(dataset, added):
     table = dataset.functions
     figures, percentiles = added.by_function(), added.percentiles(50, 95, 99)
-    by_key = {tuple(row): at for at, row in enumerate(added.functions)}
+    by_key = {tuple(row): place for place, row in enumerate(added.functions)}
     columns = ("name", "module", "file", "line", "kind")
     keys = list(zip(*(table._column(name).items() for name in columns), strict=True))
     assert len(keys) > 50
     for row, key in enumerate(keys):
-        at = by_key.get(key, len(added.functions))
+        place = by_key.get(key, len(added.functions))
         for name in ("min", "max"):
             value = table._column(name).items()[row]
-            assert (-1 if value is None else value) == figures[name][at], (key, name)
+            assert (-1 if value is None else value) == figures[name][place], (key, name)
         for percent, values in percentiles.items():
             value = table._column(f"p{percent}").items()[row]
-            assert (-1 if value is None else value) == values[at], (key, percent)
+            assert (-1 if value is None else value) == values[place], (key, percent)
 
 
 def test_the_tree_is_that_of_the_traces_added_up(dataset, added):
@@ -171,11 +171,11 @@ def test_own_lines_are_those_of_the_traces(dataset, traces):
     names = ("calls", "total", "self", "waited", "allocated", "live", "at_peak")
     expected = defaultdict(Counter)
     for trace in traces:
-        for of, sums in keyed(trace.own, ("name", "file", "line"), names).items():
-            expected[of].update(sums)
+        for place, sums in keyed(trace.own, ("name", "file", "line"), names).items():
+            expected[place].update(sums)
 
     found = keyed(dataset.own(), ("name", "file", "line"), names)
-    assert found == {of: dict(sums) for of, sums in expected.items()}
+    assert found == {place: dict(sums) for place, sums in expected.items()}
 
 
 def test_holders_add_up_to_the_peaks(dataset, traces):
@@ -296,8 +296,9 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered, monke
     order = np.argsort(-duration, kind="stable")
     kept = set(order[: parts.SLOWEST].tolist())
     for each in range(-1, 40):
-        of = order[function[order] == each]
-        kept.update(of[: max(parts.SLOWEST_OF_FUNCTION, len(of) // parts.SLOWEST_SHARE)].tolist())
+        calls = order[function[order] == each]
+        most = max(parts.SLOWEST_OF_FUNCTION, len(calls) // parts.SLOWEST_SHARE)
+        kept.update(calls[:most].tolist())
     expected = [row for row in order.tolist() if row in kept]
     bins = Counter(zip(function.tolist(), (duration >> 3 << 3).tolist(), strict=True))
     lengths = dict(zip(("function", "low"), np.array(list(bins)).T, strict=True))
@@ -335,11 +336,11 @@ def test_loss_is_that_of_all(dataset, traces):
 
 def test_the_tree_is_printed(dataset, capsys):
     dataset.show_tree(limit=100)
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("4 recordings")
-    assert any("main" in line for line in said[1:])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("4 recordings")
+    assert any("main" in line for line in printed[1:])
     dataset.show_tree(limit=1)
-    assert len(capsys.readouterr().out.splitlines()) < len(said)
+    assert len(capsys.readouterr().out.splitlines()) < len(printed)
 
 
 def test_the_engines_own_tables_are_given(made):
@@ -552,8 +553,8 @@ def test_a_recording_that_is_not_whole_is_told(made, tmp_path):
     next((copy / "nodes").iterdir()).unlink()
     assert any("nodes lacks 1 recording" in line for line in eventprof.dataset(copy).problems)
     next((copy / "processes").iterdir()).unlink()
-    said = eventprof.dataset(copy).problems
-    assert any("functions has 1 recording that" in line for line in said), said
+    problems = eventprof.dataset(copy).problems
+    assert any("functions has 1 recording that" in line for line in problems), problems
 
 
 def test_wrong_arguments_are_named(made, tmp_path, recorded):
@@ -641,14 +642,14 @@ def test_the_verb_makes_and_asks(recorded, tmp_path):
     assert done.returncode == 1 and "left out:" in done.stderr and "bad.epr" in done.stderr
     assert "4 recordings" in done.stdout
 
-    said = run(path).stdout
-    assert said.startswith("4 recordings, ") and "events were lost" in said.splitlines()[0]
-    assert "the slowest calls" in said and "__main__.<module>" in said
+    printed = run(path).stdout
+    assert printed.startswith("4 recordings, ") and "events were lost" in printed.splitlines()[0]
+    assert "the slowest calls" in printed and "__main__.<module>" in printed
     for what in ("functions", "slowest", "processes", "memory", "tree"):
         done = run(path, "--show", what, "--limit", "3")
         assert done.returncode == 0, done.stderr
     if importlib.util.find_spec("dask"):
-        assert run(path, "--engine", "dask").stdout == said
+        assert run(path, "--engine", "dask").stdout == printed
     document = json.loads(run(path, "--json", "--limit", "2").stdout)
     assert document["verb"] == "dataset" and len(document["rows"]) == 2
     assert document["missing"] and document["left_out"] > 10

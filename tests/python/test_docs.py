@@ -83,20 +83,20 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
     test = doctest.DocTestParser().get_doctest(
         text, {"__name__": "__main__"}, page, str(DOC / page), 0
     )
-    said: list[str] = []
+    printed: list[str] = []
 
-    result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=said.append)
+    result = doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=printed.append)
 
     assert result.attempted == len(re.findall(r"^ *>>> ", text, re.MULTILINE))
-    assert result.failed == 0, "".join(said)
+    assert result.failed == 0, "".join(printed)
 
 
 def examples_of_cached_properties(module):
     """Find what doctest does not find before Python 3.13."""
     names = {"eventprof": eventprof}
-    for of in vars(module).values():
-        if isinstance(of, type) and of.__module__ == module.__name__:
-            for name, value in vars(of).items():
+    for kind in vars(module).values():
+        if isinstance(kind, type) and kind.__module__ == module.__name__:
+            for name, value in vars(kind).items():
                 if isinstance(value, functools.cached_property):
                     yield doctest.DocTestParser().get_doctest(
                         inspect.getdoc(value) or "", dict(names), name, module.__file__, 0
@@ -110,16 +110,16 @@ def test_the_examples_of_docstrings_run(name, tmp_path, monkeypatch):
     need(Path(module.__file__).read_text(encoding="utf-8"))
     finder = doctest.DocTestFinder(recurse=True)
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    said: list[str] = []
+    printed: list[str] = []
 
     found = finder.find(module, name, extraglobs={"eventprof": eventprof})
     if sys.version_info < (3, 13):
         found += examples_of_cached_properties(module)
     for test in found:
-        runner.run(test, out=said.append)
+        runner.run(test, out=printed.append)
 
     assert runner.summarize(verbose=False).attempted > 0
-    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+    assert runner.summarize(verbose=False).failed == 0, "".join(printed)
 
 
 # ---- Blocks --------------------------------------------------------------------------------------
@@ -195,10 +195,10 @@ def test_the_programs_and_commands_of_a_page_give_what_they_say(page, shell):
             todo = [] if caption else [(f"python {name}", "")]
         else:
             todo = commands(lines)
-        for command, said in todo:
+        for command, shown in todo:
             done = shell(command)
-            if said:
-                assert check(said + "\n", done.stdout, OPTIONS), f"$ {command}\n{done.stdout}"
+            if shown:
+                assert check(shown + "\n", done.stdout, OPTIONS), f"$ {command}\n{done.stdout}"
             else:
                 assert done.returncode == 0, f"$ {command}\n{done.stdout}"
 
@@ -228,7 +228,7 @@ def shown_commands(text):
     for line in re.findall(r"^ +(?:\$ )?(?:[A-Z_]+=\S+ )*(eventprof [a-z].*)$", text, re.MULTILINE):
         words = shlex.split(line, comments=True)
         if words[1] in cli.VERBS and "VERB" not in words:
-            ends = [at for at, word in enumerate(words) if re.match(r"[<>|;&]", word)]
+            ends = [number for number, word in enumerate(words) if re.match(r"[<>|;&]", word)]
             yield words[1 : ends[0] if ends else None]
 
 
@@ -237,14 +237,14 @@ def test_the_commands_that_a_page_shows_exist():
     for verb, *rest in commands:
         module = cli.load(verb)
         parser = cli.make_parser(verb, module)
-        said = io.StringIO()
+        errors = io.StringIO()
         try:
-            with redirect_stderr(said):
+            with redirect_stderr(errors):
                 extra = parser.parse_known_args(
                     module.split(parser, rest)[0] if verb == "run" else rest
                 )[1]
         except SystemExit:
-            extra = [said.getvalue()]
+            extra = [errors.getvalue()]
 
         assert extra == [], f"eventprof {verb} {shlex.join(rest)}"
 
@@ -262,9 +262,9 @@ def test_a_page_refers_to_others_by_their_names():
 
 
 def test_every_public_name_is_in_the_reference():
-    said = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)$", read("api.rst"), re.MULTILINE))
+    documented = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)$", read("api.rst"), re.MULTILINE))
 
-    assert set(eventprof.__all__) - said == set()
+    assert set(eventprof.__all__) - documented == set()
 
 
 def sections(text):
@@ -299,10 +299,10 @@ def test_every_column_is_documented_as_it_is(name):
         pass
     table = getattr(rec.trace, name)
 
-    said = documented(sections(read("tables.rst"))[name])
+    columns = documented(sections(read("tables.rst"))[name])
 
-    assert list(said) == list(table.columns)
+    assert list(columns) == list(table.columns)
     for row in table.describe():
-        kind, unit, null = said[row.column]
+        kind, unit, null = columns[row.column]
         assert (kind, unit) == (row.type, row.unit or "--")
         assert (null != "--") == row.nullable, row.column

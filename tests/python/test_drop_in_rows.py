@@ -198,8 +198,8 @@ def rows_of(result):
     assert lost == 0
     files = [text for text, _ in files]
 
-    def texts(column, of):
-        return [of[code] if code >= 0 else None for code in column.tolist()]
+    def texts(column, words):
+        return [words[code] if code >= 0 else None for code in column.tolist()]
 
     columns = [
         time.tolist(), value1.tolist(), value2.tolist(),

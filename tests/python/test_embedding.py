@@ -94,15 +94,15 @@ def run(embedding, *codes):
 
 @pytest.mark.parametrize("first", [RECORDS, LEFT_RUNNING])
 def test_a_second_interpreter_after_the_first_ended_is_refused(embedding, first):
-    said, errors = run(embedding, first, REFUSED, WORKS)
+    printed, errors = run(embedding, first, REFUSED, WORKS)
 
-    lines = said.splitlines()
+    lines = printed.splitlines()
     assert lines[0] == "1: ok", errors
     assert "Py_Finalize" in lines[1]
     assert lines[2:] == ["2: ok", "[1, 2, 3] b'\\x00\\x00'", "3: ok"]
 
 
 def test_the_last_of_several_interpreters_may_record(embedding):
-    said, errors = run(embedding, WORKS, RECORDS)
+    printed, errors = run(embedding, WORKS, RECORDS)
 
-    assert said.splitlines()[-1] == "2: ok", errors
+    assert printed.splitlines()[-1] == "2: ok", errors

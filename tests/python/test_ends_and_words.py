@@ -147,8 +147,8 @@ def test_ten_nanoseconds_of_flight_are_a_mistake():
 def test_diff_says_that_a_second_recording_is_missing(capsys):
     assert cli.main(["diff", "one.epr"]) == 2
 
-    said = capsys.readouterr().err
-    assert said.startswith(
+    errors = capsys.readouterr().err
+    assert errors.startswith(
         "eventprof diff: there is nothing to compare one.epr with: name a second recording"
     )
 
@@ -157,10 +157,10 @@ def test_the_resource_tracker_is_not_a_process_of_the_program():
     each = {"file": "x.epr", "events": 3, "lost": 0, "state": "running",
             "command": ["-c", "from multiprocessing.resource_tracker import main;main(7)"]}  # fmt: skip
 
-    said = gathering._line(each)
+    line = gathering._line(each)
 
-    assert "still runs" not in said
-    assert "Python's own process, which ends by itself" in said
+    assert "still runs" not in line
+    assert "Python's own process, which ends by itself" in line
     assert "still runs" in gathering._line({**each, "command": ["server.py"]})
 
 

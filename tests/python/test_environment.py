@@ -145,7 +145,7 @@ def test_its_options_and_its_file(folder):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("memroy=0", "there is no option 'memroy'; did you mean 'memory'?"),
         ("buffer=lots", "buffer must be bytes"),
@@ -155,13 +155,13 @@ def test_its_options_and_its_file(folder):
         ("native", "start the program by 'eventprof run --native'"),
     ],
 )
-def test_a_wrong_value_is_one_line_and_the_program_runs(folder, value, said):
+def test_a_wrong_value_is_one_line_and_the_program_runs(folder, value, message):
     found = python(folder, "-c", PROGRAM, EVENTPROF=value)
 
     assert (found.stdout, found.returncode) == ("done\n", 0)
     (line,) = found.stderr.splitlines()
     assert line.startswith(f"eventprof: EVENTPROF={value}: ")
-    assert said in line
+    assert message in line
     assert line.endswith("; nothing is recorded")
     assert not list((folder / "work").iterdir())
 
@@ -188,7 +188,7 @@ def test_every_process_has_its_own_file(folder):
     assert found.stderr == ""
     names = [set(trace.functions["name"]) for trace in traces(folder)]
     assert len(names) == 3
-    assert sum("started" in of for of in names) == sum("forked" in of for of in names) == 1
+    assert sum("started" in name for name in names) == sum("forked" in name for name in names) == 1
 
 
 def test_our_own_verbs_are_not_recorded(folder):
@@ -255,7 +255,7 @@ def test_counting_and_recording_by_module(folder):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("count,buffer=64 MiB", "buffer is for recording; counting has calls, c_calls"),
         ("json:cuont", "it must be MODULE:count or MODULE:record, not 'json:cuont'"),
@@ -267,13 +267,13 @@ def test_counting_and_recording_by_module(folder):
         ("count,domains=libc", "not counted: record them, by record(numpy=True, native=True)"),
     ],
 )
-def test_what_counting_does_not_know_is_one_line(folder, value, said):
+def test_what_counting_does_not_know_is_one_line(folder, value, message):
     found = python(folder, "-c", PROGRAM, EVENTPROF=value)
 
     assert (found.stdout, found.returncode) == ("done\n", 0)
     (line,) = found.stderr.splitlines()
     assert line.startswith(f"eventprof: EVENTPROF={value}: ")
-    assert said in line
+    assert message in line
 
 
 def test_run_counts(folder):
@@ -296,18 +296,18 @@ def test_run_counts(folder):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--native"], "native is for recording: counting has the blocks of Python's allocators"),
         (["--numpy", "1"], "numpy is for recording: counting has the blocks of Python's"),
         (["--domains", "numpy"], "not counted: record them, by record(numpy=True, native=True)"),
     ],
 )
-def test_run_does_not_count_what_counting_does_not_have(folder, options, said):
+def test_run_does_not_count_what_counting_does_not_have(folder, options, message):
     found = python(folder, "-m", "eventprof", "run", "--count", *options, "-c", "print('ran')")
 
     assert (found.stdout, found.returncode) == ("", 2)
-    assert said in found.stderr
+    assert message in found.stderr
 
 
 def test_run_counts_what_the_program_starts(folder):

@@ -353,10 +353,10 @@ def test_a_realloc_is_the_end_of_one_block_and_the_start_of_another():
 
     frame = recorded(grow).retrieve_results()
 
-    at = frame.index[(frame.event == "realloc") & (frame.value2 > 70001)]
-    assert len(at) == 1
-    assert frame.event[at[0] - 1] == "realloc_free"
-    assert frame.value2[at[0] - 1] in {-5001, -5001 - raw.BYTEARRAY_MORE}
+    rows = frame.index[(frame.event == "realloc") & (frame.value2 > 70001)]
+    assert len(rows) == 1
+    assert frame.event[rows[0] - 1] == "realloc_free"
+    assert frame.value2[rows[0] - 1] in {-5001, -5001 - raw.BYTEARRAY_MORE}
 
 
 def test_value2_adds_up_to_what_lives():

@@ -200,8 +200,8 @@ def test_what_is_asked_for_in_the_log_is_no_more(tmp_path):
         assert words_of(rec) == {word}
         # As if all kinds had been wanted: the records that were written, not those that are shown.
         data = bytearray(path.read_bytes())
-        at = read_log.HEADER_OFFSETS["kinds"]
-        data[at : at + 8] = b"\xff" * 8
+        offset = read_log.HEADER_OFFSETS["kinds"]
+        data[offset : offset + 8] = b"\xff" * 8
         path.write_bytes(data)
         written = {event.word for event in read_log.read(path).events}
         assert word in written

@@ -230,7 +230,7 @@ def test_subclass_and_cycle(backend, restored):
     class Mine(_core.Recorder):
         pass
 
-    mine = Mine(
+    recorder = Mine(
         kinds=raw.ALL,
         limit_bytes=1 << 20,
         on_full=2,
@@ -238,11 +238,11 @@ def test_subclass_and_cycle(backend, restored):
         clock="auto",
         current_thread=False,
     )
-    mine.me = mine
-    with mine:
+    recorder.me = recorder
+    with recorder:
         outer(1)
-    gone = weakref.ref(mine)
-    del mine
+    gone = weakref.ref(recorder)
+    del recorder
     gc.collect()
     assert gone() is None
 

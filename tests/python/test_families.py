@@ -147,7 +147,7 @@ def test_gunicorn(tmp_path):
     try:
         answered = sum(ask(tmp_path / "web.sock") for _ in range(40))
         server.send_signal(signal.SIGTERM)
-        said = server.communicate(timeout=60)[1]
+        errors = server.communicate(timeout=60)[1]
     finally:
         server.kill()
         server.wait()
@@ -156,7 +156,7 @@ def test_gunicorn(tmp_path):
     assert answered == 40
     assert sum(calls_of(trace, "handle").values()) == 40
     assert trace.processes["parent"].tolist() == [None, 0, 0, 0]
-    assert " of 4 processes in " in said
+    assert " of 4 processes in " in errors
 
 
 def ask(path):
@@ -478,10 +478,10 @@ def test_every_verb_takes_a_folder(forked, tmp_path, monkeypatch, capsys, words)
 def test_info_lists_the_processes(forked, capsys):
     cli.main(["info", str(forked)])
 
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for process in eventprof.open(forked).processes:
-        assert f"process {process.pid}" in said and process.file in said
-    assert "aligned by CLOCK_MONOTONIC" in said
+        assert f"process {process.pid}" in printed and process.file in printed
+    assert "aligned by CLOCK_MONOTONIC" in printed
 
 
 # ---- The limit of all ----------------------------------------------------------------------------

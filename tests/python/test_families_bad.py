@@ -59,9 +59,9 @@ def only(folder, what, processes):
     assert sum(trace.processes["events"]) == len(trace.events) > 0
     assert len(trace.file["missing"]) == (what == "missing")
     assert trace.verify().ok == (what != "missing")
-    (said,) = trace.file[what]
-    assert said.partition(":")[0] in str(trace)
-    return said
+    (note,) = trace.file[what]
+    assert note.partition(":")[0] in str(trace)
+    return note
 
 
 # ---- Files ---------------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ def test_a_file_that_is_gone(folder):
     pid = eventprof.open(path).metadata["pid"]
     path.unlink()
 
-    said = only(folder, "missing", 3)
+    note = only(folder, "missing", 3)
 
-    assert said == f"{path.name}: the file is missing (process {pid}, {events:,} events)"
+    assert note == f"{path.name}: the file is missing (process {pid}, {events:,} events)"
 
 
 @pytest.mark.parametrize("length", [0, 5, 300, 5000])
@@ -86,7 +86,7 @@ def test_a_file_that_was_cut_off_at_its_head(folder, length):
     trace = eventprof.open(folder)
 
     assert len(trace.file["missing"]) >= 1
-    assert all(said.startswith(f"{path.name}: ") for said in trace.file["missing"])
+    assert all(line.startswith(f"{path.name}: ") for line in trace.file["missing"])
     assert sum(calls_of(trace, "work").values()) == 2
 
 
@@ -98,17 +98,17 @@ def test_a_file_that_was_cut_off_behind(folder):
 
     assert len(trace.processes) == 4
     assert trace.file["missing"]
-    assert all(said.startswith(f"{path.name}: ") for said in trace.file["missing"])
+    assert all(line.startswith(f"{path.name}: ") for line in trace.file["missing"])
 
 
 def test_two_files_of_one_process(folder):
     path = children(folder)[0]
     shutil.copy(path, folder / "again.epr")
 
-    said = only(folder, "notes", 4)
+    note = only(folder, "notes", 4)
 
-    assert "left out, it is of the same process as" in said
-    assert {path.name, "again.epr"} <= set(said.replace(":", " ").replace(",", " ").split())
+    assert "left out, it is of the same process as" in note
+    assert {path.name, "again.epr"} <= set(note.replace(":", " ").replace(",", " ").split())
     assert sum(calls_of(eventprof.open(folder), "work").values()) == 3
 
 
@@ -116,9 +116,9 @@ def test_what_is_no_recording(folder):
     (folder / "notes.epr").write_text("buy milk")
     (folder / "readme.txt").write_text("not looked at")
 
-    said = only(folder, "missing", 4)
+    note = only(folder, "missing", 4)
 
-    assert said.startswith("notes.epr: left out, it cannot be read: its format is unknown")
+    assert note.startswith("notes.epr: left out, it cannot be read: its format is unknown")
 
 
 def test_nothing_is_left(folder, capsys):
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_read_is_the_systems_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "there is no manifest.json"),
         ("{", "manifest.json cannot be read (it is not JSON)"),
@@ -157,14 +157,14 @@ def test_a_folder_that_cannot_be_read_is_the_systems_error(tmp_path):
         ('{"format": 99, "processes": []}', "manifest.json has format 99, this build reads 1"),
     ],
 )
-def test_a_manifest_that_is_damaged_or_gone(folder, text, said, capsys):
+def test_a_manifest_that_is_damaged_or_gone(folder, text, message, capsys):
     path = folder / "manifest.json"
     path.unlink() if text is None else path.write_text(text)
 
     trace = eventprof.open(folder)
 
     (note,) = trace.file["notes"]
-    assert note.startswith(said)
+    assert note.startswith(message)
     assert trace.processes["parent"].tolist() == [None, 0, 0, 0]
     assert not trace.file["missing"]
     cli.main(["info", str(folder)])
@@ -177,9 +177,9 @@ def test_a_manifest_that_names_a_file_twice(folder):
     known["processes"].append(known["processes"][1])
     path.write_text(json.dumps(known))
 
-    said = only(folder, "notes", 4)
+    note = only(folder, "notes", 4)
 
-    assert said.endswith("manifest.json names it twice; the file says which process it is")
+    assert note.endswith("manifest.json names it twice; the file says which process it is")
 
 
 def test_a_manifest_that_cannot_be_written_is_said(tmp_path):
@@ -199,19 +199,19 @@ def member(start_ns, monotonic_ns, **more):
 
 
 def test_one_boot_is_aligned_by_its_monotonic_clock():
-    starts, said = align([member(1000, 10, boot="b"), member(1500, 110, boot="b")])
+    starts, explanation = align([member(1000, 10, boot="b"), member(1500, 110, boot="b")])
 
     assert starts[1] - starts[0] == 100
-    assert said == "one machine: aligned by CLOCK_MONOTONIC, without error"
+    assert explanation == "one machine: aligned by CLOCK_MONOTONIC, without error"
 
 
 def test_a_clock_of_the_day_that_was_set_is_said():
     hour = 3600 * 10**9
 
-    starts, said = align([member(0, 10, boot="b"), member(hour, 110, boot="b")])
+    starts, explanation = align([member(0, 10, boot="b"), member(hour, 110, boot="b")])
 
     assert starts[1] - starts[0] == 100
-    assert "its clock of the day was set by 3,600 s meanwhile" in said
+    assert "its clock of the day was set by 3,600 s meanwhile" in explanation
 
 
 def test_two_machines_are_aligned_by_the_clock_of_the_day_and_the_error_is_stated():
@@ -221,22 +221,22 @@ def test_two_machines_are_aligned_by_the_clock_of_the_day_and_the_error_is_state
         member(1600, 77_000, boot="b", hostname="b"),
     ]
 
-    starts, said = align(every)
+    starts, explanation = align(every)
 
     assert starts[1] - starts[0] == 1020
     assert abs(starts[2] - starts[0] - 600) <= 20
-    assert "2 machines" in said and "up to 20 ns" in said
+    assert "2 machines" in explanation and "up to 20 ns" in explanation
 
 
 def test_recordings_that_do_not_tell_their_boot():
     day = 86400 * 10**9
 
     near, _ = align([member(1000, 10), member(1500, 110)])
-    far, said = align([member(0, 10), member(day, 110)])
+    far, explanation = align([member(0, 10), member(day, 110)])
 
     assert near[1] - near[0] == 100
     assert far[1] - far[0] == day
-    assert "clock of the day" in said
+    assert "clock of the day" in explanation
 
 
 # ---- Ends that nobody planned --------------------------------------------------------------------
@@ -297,7 +297,9 @@ def kill_at_random(folder, seed):
     kept = sorted(calls.get(row, 0) for row in range(4))  # 0: killed before its first call
     # Each process was in the middle of at most 20 calls more than it had told.
     assert len(kept) == len(made) == 4
-    assert all(0 <= count - told <= 20 for count, told in zip(kept, sorted(made), strict=True))
+    assert all(
+        0 <= count - written <= 20 for count, written in zip(kept, sorted(made), strict=True)
+    )
 
 
 @pytest.mark.thorough

@@ -69,12 +69,12 @@ def tree(trace):
     place: list[int] = []  # of a row in its thread
     found: dict[str, list] = {}
     for thread, name, kind, depth, parent, caller, line, flags in rows:
-        mine = found.setdefault(names[thread], [])
-        place.append(len(mine))
+        of_thread = found.setdefault(names[thread], [])
+        place.append(len(of_thread))
         if flags & OPEN_AT_START:
             line = None  # where the recorder was started from
-        mine.append((name, kind, depth, None if parent is None else place[parent],
-                     None if caller is None else callers[caller], line, flags))  # fmt: skip
+        of_thread.append((name, kind, depth, None if parent is None else place[parent],
+                          None if caller is None else callers[caller], line, flags))  # fmt: skip
     return found
 
 
@@ -82,8 +82,8 @@ def assert_same(trace, reference):
     found, expected = tree(trace), tree(reference)
     assert {name for name in found if found[name]} == {name for name in expected if expected[name]}
     for name, calls in found.items():
-        for at, (one, other) in enumerate(zip(calls, expected.get(name, []), strict=False)):
-            assert one == other, f"row {at} of thread {name}"
+        for number, (one, other) in enumerate(zip(calls, expected.get(name, []), strict=False)):
+            assert one == other, f"row {number} of thread {name}"
         assert len(calls) == len(expected.get(name, []))
 
 
@@ -303,8 +303,8 @@ def test_min_duration_is_a_filter_of_the_whole(backend):
     with whole, part:
         programs.program("json")()
 
-    def some(trace, least):
-        return Counter(name for name, duration in complete(trace) if duration >= least)
+    def some(trace, min_ns):
+        return Counter(name for name, duration in complete(trace) if duration >= min_ns)
 
     # The two windows' clocks are their own, within a few ns.
     assert some(whole.trace, 20_200) <= some(part.trace, 0) <= some(whole.trace, 19_800)
@@ -658,10 +658,10 @@ def test_memory_is_whole_and_knows_excluded_functions(backend):
         kept = [allocate() for _ in range(20)]
 
     blocks, functions = rec.trace.allocations, rec.trace.functions["name"]
-    mine = [function for function, size in zip(blocks["function"].tolist(), blocks["size"].tolist(),
+    allocating = [function for function, size in zip(blocks["function"].tolist(), blocks["size"].tolist(),
                                                strict=True) if size and size >= 12347]  # fmt: skip
-    assert len(kept) == len(mine) == 20
-    assert {functions[row] for row in mine} == {allocate.__qualname__}
+    assert len(kept) == len(allocating) == 20
+    assert {functions[row] for row in allocating} == {allocate.__qualname__}
     assert not names(rec.trace)
 
 

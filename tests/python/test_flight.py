@@ -71,11 +71,11 @@ def test_the_last_time_is_the_end_of_the_whole(memory):
     for native, row in native_rows(tail).items():
         wanted = full.events["thread"] == of_full[native]
         kinds = full.events["event"][wanted].tolist()
-        mine = tail.events["event"][tail.events["thread"] == row].tolist()
+        words = tail.events["event"][tail.events["thread"] == row].tolist()
         functions = full.events["name"][wanted].tolist()
         seen = tail.events["name"][tail.events["thread"] == row].tolist()
         # The whole has a few events after the tail: find the tail from the end on.
-        text, part = list(zip(kinds, functions, strict=True)), list(zip(mine, seen, strict=True))
+        text, part = list(zip(kinds, functions, strict=True)), list(zip(words, seen, strict=True))
         if part:
             ends = [
                 end for end in range(len(part), len(text) + 1) if text[end - 3 : end] == part[-3:]

@@ -73,8 +73,8 @@ def test_unknown_kinds_are_left_out_of_folds_and_counted(tmp_path):
     assert tree.facts["peak"] == Tree(known).facts["peak"]
     assert unknown.file["unknown_events"] == 50
     assert unknown._facts["events"] == known._facts["events"] - 50
-    said = "50 events of kinds that this eventprof does not know (later) are left out"
-    assert said in headline(unknown, tree)
+    line = "50 events of kinds that this eventprof does not know (later) are left out"
+    assert line in headline(unknown, tree)
     assert "nothing lost" not in headline(unknown, tree)
 
 
@@ -100,11 +100,11 @@ def deep(tmp_path):
 def test_deep_recursion_is_counted_once(deep):
     trace = eventprof.open(deep)
     tree = Tree(trace)
-    of = {name: row for row, (name, *_) in enumerate(tree.functions)}
+    row_of = {name: row for row, (name, *_) in enumerate(tree.functions)}
     functions = tree.by_function()
 
     assert tree.count > 100_000
-    row = of["down"]
+    row = row_of["down"]
     assert functions["calls"][row] == 100_001
     assert functions["total"][row] <= trace.duration
     assert tree.depth.max() >= 100_001

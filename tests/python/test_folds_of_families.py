@@ -58,23 +58,23 @@ def test_what_calls_waited_is_what_their_own_process_says(folder):
     calls = trace.calls
 
     for row, member in enumerate(members(folder)):
-        mine = calls[calls["process"] == row]
-        assert mine["waited"].tolist() == member.calls["waited"].tolist()
+        of_member = calls[calls["process"] == row]
+        assert of_member["waited"].tolist() == member.calls["waited"].tolist()
     assert calls["waited"].any()
 
 
 @needs_lock
 def test_functions_and_tenures_are_those_of_all(folder):
-    trace, of = eventprof.open(folder), members(folder)
+    trace, each = eventprof.open(folder), members(folder)
 
     wanted: dict = {}
-    for member in of:
+    for member in each:
         for key, waited in by_function(member, "waited", "waited_self").items():
             wanted[key] = np.add(wanted.get(key, 0), waited).tolist()
     assert by_function(trace, "waited", "waited_self") == wanted
     first, thread = trace.processes["start"], 0
     gil = trace.gil
-    for row, member in enumerate(of):
+    for row, member in enumerate(each):
         some = gil[(gil["thread"] >= thread) & (gil["thread"] < thread + len(member.threads))]
         assert (some["thread"] - thread).tolist() == member.gil["thread"].tolist()
         assert (some["start"] - first[row]).tolist() == member.gil["start"].tolist()
@@ -245,7 +245,7 @@ def test_members_that_a_filter_and_damage_leave_out_of(folder, tmp_path):
     trace = eventprof.open(other)
     assert_same_without_columns(trace, eventprof.open(other))
 
-    assert {said.partition(":")[0] for said in trace.file["missing"]} == {"b.epr", "c.epr"}
+    assert {line.partition(":")[0] for line in trace.file["missing"]} == {"b.epr", "c.epr"}
     assert trace.loss
 
 

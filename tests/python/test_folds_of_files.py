@@ -71,8 +71,8 @@ def answers(core):
     found = core.tree(0, True, True)
     names = "nodes", "leaves", "places", "bins", "threads", "lengths"
     parts = {name: found.pop(name) for name in names}
-    arrays = {f"{name} {key}": of[key] for name, of in parts.items() for key in of}
-    arrays |= {f"tenures {name}": of for name, of in core.tenures().items()}
+    arrays = {f"{name} {key}": columns[key] for name, columns in parts.items() for key in columns}
+    arrays |= {f"tenures {name}": column for name, column in core.tenures().items()}
     times, held, recorder = core.resident()
     arrays |= {"resident at": times, "resident": held, "recorder": recorder}
     return arrays, (found, core.facts(), core.threads(), core.functions(), core.lost())

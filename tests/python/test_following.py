@@ -71,11 +71,11 @@ def test_each_event_comes_once(program):
     child, path = program("grow", 1 << 20, 2000)
     follower = eventprof.open(path, follow=True)
     ticks = tocks = rows = 0
-    told = False
+    changed = False
     for new in follower:
         ticks, tocks, rows = ticks + calls(new, "tick"), tocks + calls(new, "tock"), rows + len(new)
-        if not told and ticks:
-            told = True
+        if not changed and ticks:
+            changed = True
             child.stdin.write("go\n")
             child.stdin.flush()
 

@@ -69,5 +69,5 @@ def test_the_example_of_a_packed_chunk():
             expected.append(address)
     assert words == expected
     text = (DOC / "epr-log.rst").read_text(encoding="utf-8")
-    said = re.search(r"word of the malloc is ``(\w+)``, the second\s+``(\w+)``", text)
-    assert [int(each, 16) for each in said.groups()] == words[1:3]
+    found = re.search(r"word of the malloc is ``(\w+)``, the second\s+``(\w+)``", text)
+    assert [int(each, 16) for each in found.groups()] == words[1:3]

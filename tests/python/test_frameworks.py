@@ -62,5 +62,5 @@ def test_an_example_of_a_framework_runs(name, tmp_path):
     # A line may go on: which function took most of a quick request depends on the machine. Before
     # them another request may be slow, on a machine that is busy.
     lines = SAYS[name].splitlines()
-    for line, said in zip(lines, done.stdout.splitlines()[-len(lines) :], strict=True):
-        assert said.startswith(line), done.stdout
+    for line, printed in zip(lines, done.stdout.splitlines()[-len(lines) :], strict=True):
+        assert printed.startswith(line), done.stdout

@@ -232,10 +232,10 @@ def test_blocks_of_eight_threads_are_all_there_and_all_freed():
 
     blocks = rec.trace.allocations
     # 3.15 keeps them in a bytes object, with its header.
-    mine = blocks[(blocks["size"] >= 12347) & (blocks["size"] < 12400)]
-    assert len(mine) == THREADS * 300 * 5
-    assert not np.ma.getmaskarray(mine["end"]).any()
-    assert len(set(mine["thread"].tolist())) == THREADS
+    chosen = blocks[(blocks["size"] >= 12347) & (blocks["size"] < 12400)]
+    assert len(chosen) == THREADS * 300 * 5
+    assert not np.ma.getmaskarray(chosen["end"]).any()
+    assert len(set(chosen["thread"].tolist())) == THREADS
 
 
 @pytest.mark.thorough

@@ -190,8 +190,8 @@ def test_a_list_that_the_program_put_back_with_ours_in_it_is_cleaned():
     with eventprof.record(gc=True, memory=False) as rec:
         gc.callbacks[:] = [*gc.callbacks, *gc.callbacks]
         gc.collect()
-    mine = [each for each in gc.callbacks if each not in before]
-    assert mine == []
+    left = [each for each in gc.callbacks if each not in before]
+    assert left == []
     gc.callbacks[:] = before
     assert rec.displaced == ()
 

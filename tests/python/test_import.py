@@ -117,9 +117,9 @@ ALIKE = [
 def alike():
     def fill(builder):
         thread = builder.thread(0, "only")
-        for at, name in enumerate(ALIKE):
-            thread.begin(100 * at, builder.function(name, None, f"{name}.py", 3))
-            thread.end(100 * at + at + 1)
+        for number, name in enumerate(ALIKE):
+            thread.begin(100 * number, builder.function(name, None, f"{name}.py", 3))
+            thread.end(100 * number + number + 1)
 
     return exported.made(fill)
 
@@ -148,10 +148,10 @@ def test_chrome_brings_back_the_tree_of_each_call(tmp_path):
 
     back = eventprof.open(tmp_path / "x.json.gz")
 
-    def rows(of):
-        calls = of.calls
-        names = names_of(of)
-        threads = of.threads["name"]
+    def rows(trace):
+        calls = trace.calls
+        names = names_of(trace)
+        threads = trace.threads["name"]
         return sorted(
             (threads[thread], start, duration, depth, names[function], kind, -1 if line is None else line)
             for thread, start, duration, depth, function, kind, line in zip(
@@ -186,13 +186,13 @@ def test_pstats_comes_back_as_sums(tmp_path):
 
     back = eventprof.open(tmp_path / "x.pstats")
 
-    def sums(of):
+    def sums(table):
         found = collections.Counter()
         rows = zip(
-            of["name"],
-            of["module"],
-            of["file"],
-            *(of[c].tolist() for c in ("calls", "resumes", "self", "total")),
+            table["name"],
+            table["module"],
+            table["file"],
+            *(table[c].tolist() for c in ("calls", "resumes", "self", "total")),
             strict=True,
         )
         for name, module, file, calls, resumes, own, total in rows:
@@ -563,7 +563,9 @@ def test_real_samples_are_their_own():
     for key, _, stack in samples(_Bytes(data[64:strings_at], "<")):
         names = [
             name if file == "~" else f"{file.rpartition('/')[2]}:{name}:{max(line, 0)}"
-            for file, name, line in (frames[at] for at in reversed(stack) if at not in left_out)
+            for file, name, line in (
+                frames[frame] for frame in reversed(stack) if frame not in left_out
+            )
         ]
         if names:
             found[";".join([f"tid:{key[0]}", *names])] += 1
@@ -668,9 +670,9 @@ def test_stats_shows_bytes_where_they_were_recorded(tmp_path, capsys):
 def test_every_verb_reads_them(verb, tmp_path, capsys):
     for path in their_files(tmp_path):
         assert main([verb, str(path)]) == 0, path
-        said = capsys.readouterr().out
+        printed = capsys.readouterr().out
         if verb in ("report", "stats") and path.name != "sampling":
-            assert "fib" in said
+            assert "fib" in printed
 
 
 def test_info_says_what_a_source_lacks(tmp_path, capsys):
@@ -678,9 +680,9 @@ def test_info_says_what_a_source_lacks(tmp_path, capsys):
 
     assert main(["info", str(path)]) == 0
 
-    said = capsys.readouterr().out
-    assert "collapsed, of another tool" in said
-    assert "counts of calls" in said
+    printed = capsys.readouterr().out
+    assert "collapsed, of another tool" in printed
+    assert "counts of calls" in printed
 
 
 def test_export_converts_them(tmp_path):
@@ -696,7 +698,7 @@ def test_export_converts_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b'{"traceEvents": 3}', "Chrome trace JSON that cannot be read: traceEvents is not a list"),
         (b'{"traceEvents": [{"ph": "X"}]}', "does not follow its format (KeyError: 'ts')"),
@@ -712,7 +714,7 @@ def test_export_converts_them(tmp_path):
         (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-4], "a Chrome trace"),
     ],
 )
-def test_what_is_wrong_is_said(data, said, tmp_path):
+def test_what_is_wrong_is_said(data, message, tmp_path):
     path = tmp_path / "x"
     path.write_bytes(data)
 
@@ -720,7 +722,7 @@ def test_what_is_wrong_is_said(data, said, tmp_path):
         eventprof.open(path)
 
     assert str(found.value).startswith(f"{path}: ")
-    assert said in str(found.value) or said == "a Chrome trace"
+    assert message in str(found.value) or message == "a Chrome trace"
 
 
 @pytest.mark.parametrize(

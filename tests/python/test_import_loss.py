@@ -18,7 +18,7 @@ import pytest
 
 import eventprof
 from eventprof.cli import main
-from eventprof.show.tree import headline
+from eventprof.show import tree
 
 P = {"pid": 1, "tid": 1}
 CALL = {"ph": "X", "name": "f (m.py:1)", "cat": "fee", "ts": 1, "dur": 2, **P}
@@ -30,8 +30,8 @@ def opened(tmp_path, whole, name="x.json"):
     return eventprof.open(path)
 
 
-def said(trace):
-    return headline(trace, trace._tree)
+def headline(trace):
+    return tree.headline(trace, trace._tree)
 
 
 # ---- The headline --------------------------------------------------------------------------------
@@ -44,8 +44,8 @@ def viztracer(overflow):
 def test_an_overflow_of_viztracer_is_loss(tmp_path, capsys):
     trace = opened(tmp_path, viztracer(overflow=True))
 
-    assert "EVENTS LOST: VizTracer's buffer was full" in said(trace)
-    assert "nothing lost" not in said(trace)
+    assert "EVENTS LOST: VizTracer's buffer was full" in headline(trace)
+    assert "nothing lost" not in headline(trace)
     main(["report", str(tmp_path / "x.json")])
     shown = " ".join(capsys.readouterr().out.split())
     assert "EVENTS LOST" in shown and "Nothing lost" not in shown
@@ -54,7 +54,7 @@ def test_an_overflow_of_viztracer_is_loss(tmp_path, capsys):
 
 
 def test_viztracer_says_that_nothing_was_lost(tmp_path):
-    assert "nothing lost" in said(opened(tmp_path, viztracer(overflow=False)))
+    assert "nothing lost" in headline(opened(tmp_path, viztracer(overflow=False)))
 
 
 def test_loss_stays_in_what_is_saved_and_exported(tmp_path):
@@ -64,7 +64,7 @@ def test_loss_stays_in_what_is_saved_and_exported(tmp_path):
     trace.export(tmp_path / "again.speedscope.json")
 
     for name in ("x.epr", "again.json", "again.speedscope.json"):
-        assert "EVENTS LOST" in said(eventprof.open(tmp_path / name)), name
+        assert "EVENTS LOST" in headline(eventprof.open(tmp_path / name)), name
 
 
 def test_a_format_that_does_not_say_it_is_not_believed(tmp_path):
@@ -74,7 +74,7 @@ def test_a_format_that_does_not_say_it_is_not_believed(tmp_path):
                       "events": [{"type": "O", "at": 0, "frame": 0}, {"type": "C", "at": 9, "frame": 0}]}],
     }  # fmt: skip
     for whole in ({"traceEvents": [CALL]}, evented, "main;a 5\n"):
-        line = said(opened(tmp_path, whole))
+        line = headline(opened(tmp_path, whole))
         assert "whether events were lost is unknown" in line and "nothing lost" not in line
 
 
@@ -85,14 +85,14 @@ def test_our_own_export_says_it(tmp_path):
     rec.trace.export(tmp_path / "x.speedscope.json")
 
     for name in ("x.json", "x.speedscope.json"):
-        assert "nothing lost" in said(eventprof.open(tmp_path / name)), name
+        assert "nothing lost" in headline(eventprof.open(tmp_path / name)), name
 
 
 def test_samples_are_counted_as_samples(tmp_path, capsys):
     raw = "<module> (m.py:3);f (m.py:1) 167\n<module> (m.py:3) 5\n"  # py-spy's format "raw"
     trace = opened(tmp_path, raw)
-    assert "172 samples" in said(trace) and " ns" not in said(trace)
-    assert "nothing lost" not in said(trace)
+    assert "172 samples" in headline(trace) and " ns" not in headline(trace)
+    assert "nothing lost" not in headline(trace)
 
     main(["tree", str(tmp_path / "x.json")])
     shown = capsys.readouterr().out
@@ -109,9 +109,9 @@ def sampled(**more):
 
 
 def test_samples_of_speedscope_are_counted(tmp_path):
-    assert "3 samples" in said(opened(tmp_path, sampled()))
+    assert "3 samples" in headline(opened(tmp_path, sampled()))
     counts = opened(tmp_path, sampled(unit="none"))
-    assert "in 9 samples" in said(counts) and " ns" not in said(counts)
+    assert "in 9 samples" in headline(counts) and " ns" not in headline(counts)
 
 
 def test_calls_of_a_sampler_are_no_whole_recording(tmp_path):
@@ -127,7 +127,7 @@ def test_calls_of_a_sampler_are_no_whole_recording(tmp_path):
     ends = [{**event, "ph": "E", "ts": 9}, {**event, "ph": "E", "ts": 9}]
     trace = opened(tmp_path, [event, inner, *ends])
 
-    assert "sampled" in said(trace) and "nothing lost" not in said(trace)
+    assert "sampled" in headline(trace) and "nothing lost" not in headline(trace)
     rows = [(c.name, c.file, c.caller_line) for c in trace.calls]
     assert rows == [("f", "m.py", None), ("g", "n.py", 3)]
     # Without lines, as of native frames.
@@ -163,7 +163,7 @@ def perfetto_slice():
 def test_perfetto_says_what_its_buffers_lost(more, words, tmp_path):
     (tmp_path / "x.pftrace").write_bytes(b"".join(perfetto_slice()) + more)
 
-    line = said(eventprof.open(tmp_path / "x.pftrace"))
+    line = headline(eventprof.open(tmp_path / "x.pftrace"))
 
     assert words in line and (words == "nothing lost" or "nothing lost" not in line)
 
@@ -347,7 +347,7 @@ def test_memray_does_not_say_that_the_program_was_killed(tmp_path):
     command = [sys.executable, "-m", "memray", "run", "-q", "-o", str(out), str(program)]
     subprocess.run(command, check=False, capture_output=True, timeout=120)
 
-    line = said(eventprof.open(out))
+    line = headline(eventprof.open(out))
     assert "whether the end is missing is unknown" in line and "nothing lost" not in line
 
 
@@ -380,7 +380,7 @@ def test_pyinstrument_json_has_its_own_times(tmp_path):
         "<module>": (1000 * ms, 250 * ms), "f": (500 * ms, 200 * ms), "len": (300 * ms, 300 * ms),
         "g": (250 * ms, 250 * ms),
     }  # fmt: skip
-    assert "3 samples" in said(trace) and trace.metadata["argv"] == ("prog.py",)
+    assert "3 samples" in headline(trace) and trace.metadata["argv"] == ("prog.py",)
 
 
 def test_pyinstrument_sessions_have_their_own_samples(tmp_path):
@@ -410,7 +410,7 @@ def test_pyinstrument_writes_what_is_read(tmp_path):
         trace = eventprof.open(out)
         assert "f" in set(trace.functions["name"])
         samples = json.loads(out.read_text())["sample_count"]
-        assert f"{samples:,} sample" in said(trace)
+        assert f"{samples:,} sample" in headline(trace)
 
 
 # ---- Firefox -------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def test_processed_profiles_have_their_own_samples(tmp_path):
 
     rows = [(c.name, c.file, c.start, c.duration) for c in trace.calls]
     assert rows == [("main", "m.py", 5 * MS, 4 * MS), ("leaf", "m.py", 6 * MS, 3 * MS)]
-    assert "4 samples" in said(trace)
+    assert "4 samples" in headline(trace)
     assert trace.metadata["pid"] == 77
 
 
@@ -483,7 +483,7 @@ def test_our_export_to_firefox_comes_back(tmp_path):
 
     [was] = [f.total for f in rec.trace.functions if f.name == "sorted"]
     [now] = [f.total for f in back.functions if f.name == "sorted"]
-    assert now == was and "nothing lost" in said(back)
+    assert now == was and "nothing lost" in headline(back)
 
 
 @pytest.mark.parametrize(
@@ -585,7 +585,7 @@ def test_no_index_of_arrow_is_negative(tmp_path):
                     raw = chunk.indices.buffers()[1].to_pybytes()
                     width = chunk.indices.type.bit_width // 8
                     codes = [
-                        int.from_bytes(raw[at : at + width], "little", signed=True)
-                        for at in range(0, len(chunk) * width, width)
+                        int.from_bytes(raw[offset : offset + width], "little", signed=True)
+                        for offset in range(0, len(chunk) * width, width)
                     ]
                     assert min(codes) >= 0 and len(chunk.dictionary) > 0

@@ -164,8 +164,8 @@ def test_every_thread_has_its_own_events():
             (f"{word} {n}", f"T{n}"): 200 for n in range(4)
         }
     for n in range(4):
-        mine = trace.counters["value"][trace.counters["name"] == f"counter {n}"]
-        assert mine.tolist() == list(range(200))
+        counted = trace.counters["value"][trace.counters["name"] == f"counter {n}"]
+        assert counted.tolist() == list(range(200))
     assert (trace.spans["flags"] == 0).all()
 
 
@@ -193,9 +193,16 @@ def test_every_thread_has_its_own_events():
     ],
 )
 def test_what_is_wrong_is_wrong_whether_anybody_records_or_not(running, function, arguments, error):
-    with eventprof.record() if running else contextlib.nullcontext(), pytest.raises(error) as told:
+    with (
+        eventprof.record() if running else contextlib.nullcontext(),
+        pytest.raises(error) as raised,
+    ):
         getattr(eventprof, function)(*arguments)
-    assert function in str(told.value) or error is OverflowError or "real number" in str(told.value)
+    assert (
+        function in str(raised.value)
+        or error is OverflowError
+        or "real number" in str(raised.value)
+    )
 
 
 # ---- Spans ---------------------------------------------------------------------------------------

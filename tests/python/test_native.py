@@ -327,12 +327,12 @@ def test_live_bytes_are_those_that_the_c_library_has(work):
         GLIBC_TUNABLES="glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0",
         PYTHONMALLOC="malloc",
     )
-    said, live, ok = found
+    in_use, live, ok = found
 
     assert ok
     assert live > 1_000_000
     # What was freed of before, and what the recorder itself has.
-    assert 0.98 * said < live < 1.02 * said
+    assert 0.98 * in_use < live < 1.02 * in_use
 
 
 def test_our_own_memory_is_not_the_programs():

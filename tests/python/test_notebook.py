@@ -103,8 +103,8 @@ def test_a_cell_that_raises_shows_what_it_did_and_the_error(outputs):
 
 def test_wrong_options_say_what_there_is(outputs):
     for cell in (7, 8):
-        said = "".join(output.get("text", "") for output in outputs[cell])
-        assert "usage: %eventprof [options] statement" in said
+        text = "".join(output.get("text", "") for output in outputs[cell])
+        assert "usage: %eventprof [options] statement" in text
 
 
 def test_without_ipython_the_error_names_the_extra():

@@ -176,10 +176,10 @@ def test_a_resize_is_a_realloc():
         array = np.zeros(COUNT)
         array.resize(2 * COUNT, refcheck=False)
     events = rec.trace.events
-    mine = events[events["domain"] == "numpy"]
+    numpy_events = events[events["domain"] == "numpy"]
 
-    assert mine["event"].tolist() == ["calloc", "realloc_free", "realloc"]
-    assert mine["size"].tolist() == [8 * COUNT, 8 * COUNT, 16 * COUNT]
+    assert numpy_events["event"].tolist() == ["calloc", "realloc_free", "realloc"]
+    assert numpy_events["size"].tolist() == [8 * COUNT, 8 * COUNT, 16 * COUNT]
 
 
 def test_small_arrays_of_numpys_own_cache_are_seen():
@@ -216,9 +216,9 @@ def test_arrays_from_before_and_after():
     later = np.empty(5 * COUNT)
     del kept, later
     events = rec.trace.events
-    mine = events[events["domain"] == "numpy"]
+    numpy_events = events[events["domain"] == "numpy"]
 
-    assert mine["event"].tolist() == ["free", "malloc"]
+    assert numpy_events["event"].tolist() == ["free", "malloc"]
     assert sizes_of(rec.trace) == [8 * 3 * COUNT]
 
 
@@ -358,10 +358,10 @@ def test_an_array_has_its_handler_after_the_stop_and_in_the_next_recording():
         with recorded() as again:
             del array
     events = again.trace.events
-    mine = events[events["domain"] == "numpy"]
+    numpy_events = events[events["domain"] == "numpy"]
 
     assert other.freed == [8 * COUNT]
-    assert mine["event"].tolist() == ["free"]
+    assert numpy_events["event"].tolist() == ["free"]
 
 
 def test_a_handler_in_a_task_is_of_that_task():
@@ -428,9 +428,11 @@ def test_what_a_handler_in_python_frees_and_makes_is_the_programs(operation, mea
 
     assert len(kept) == 200
     assert rec.trace.verify(), rec.trace.verify()
-    least = sys.getsizeof(bytes(5333))  # the interpreter makes blocks of 333 bytes, too
+    size_of_bytes = sys.getsizeof(bytes(5333))  # the interpreter makes blocks of 333 bytes, too
     of_pile = [
-        row for row, size in enumerate(blocks["size"].tolist()) if least <= size <= least + 4
+        row
+        for row, size in enumerate(blocks["size"].tolist())
+        if size_of_bytes <= size <= size_of_bytes + 4
     ]
     assert len(of_pile) == 400
     assert sum(ended[row] is not np.ma.masked for row in of_pile) == 200

@@ -231,9 +231,9 @@ def test_threads_have_their_own():
             thread.join()
     trace = rec.trace
     events = trace.events
-    mine = events[(events["name"] == "Thing") & (events["event"] == "create")]
+    creations = events[(events["name"] == "Thing") & (events["event"] == "create")]
     names = trace.threads["name"]
-    assert Counter(names[mine["thread"]].tolist()) == {f"T{n}": 500 for n in range(3)}
+    assert Counter(names[creations["thread"]].tolist()) == {f"T{n}": 500 for n in range(3)}
     assert row_of(trace, Thing).created == 1500
 
 
@@ -420,8 +420,8 @@ def made_by(work, kind, rounds=50):
         for _ in range(rounds):
             work()
     events = rec.trace.events
-    mine = events[events["name"] == kind]
-    words = Counter(mine["event"].tolist())
+    of_kind = events[events["name"] == kind]
+    words = Counter(of_kind["event"].tolist())
     return words["create"], words["destroy"]
 
 

@@ -69,7 +69,7 @@ def test_one_number_of_a_dataset(tmp_path):
     key = ("name", "module", "file", "line", "kind")
 
     def rows(table, name):
-        return dict(zip(zip(*(table._column(of).items() for of in key), strict=True),
+        return dict(zip(zip(*(table._column(column).items() for column in key), strict=True),
                         table._column(name).items(), strict=True))  # fmt: skip
 
     assert len(one) > 5

@@ -115,7 +115,7 @@ def test_live_bytes_between_two_instants_equal_tracemallocs(backend, order, fram
     first, second = rows_of(events, "get_traced_memory")
     # tracemalloc above our hook asks it for the memory of its own tables, from the domain raw.
     domains = ("raw", "mem", "obj") if order.startswith("tracemalloc") else ("mem", "obj")
-    ours = [lives(events, since, at, domains) for at in (first, second)]
+    ours = [lives(events, since, time, domains) for time in (first, second)]
     assert ours[1] - ours[0] == readings[1] - readings[0] > 100_000
     rec.start()
     rec.stop()
@@ -242,9 +242,9 @@ def test_line_of_an_allocation_is_tracemallocs(backend, order, kinds):
     for address, frame, what in asked:
         # Before the object: the collector's header, and a dictionary's place.
         rows = [
-            latest[at]
-            for at in (address - 32, address - 16, address)
-            if at in latest and at + latest[at].size > address
+            latest[start]
+            for start in (address - 32, address - 16, address)
+            if start in latest and start + latest[start].size > address
         ]
         if not rows:
             continue  # from a free list: born before

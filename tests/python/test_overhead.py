@@ -204,10 +204,10 @@ def test_functions_are_summed_up_from_compensated_calls(busy):
     flags = busy.calls["flags"]
     some = 0
     for row in range(len(table)):
-        mine = function == row
-        whole = np.sort(calls["duration"][mine & (flags & (1 | 2 | 16) == 0)])
-        assert table["total"][row] == calls["duration"][mine & (flags & 32 == 0)].sum()
-        assert table["self"][row] == calls["self"][mine].sum()
+        is_row = function == row
+        whole = np.sort(calls["duration"][is_row & (flags & (1 | 2 | 16) == 0)])
+        assert table["total"][row] == calls["duration"][is_row & (flags & 32 == 0)].sum()
+        assert table["self"][row] == calls["self"][is_row].sum()
         if len(whole) == 0:
             assert table["p50"].mask[row]
             continue
@@ -296,12 +296,12 @@ def best_of(count, rec, given):
         for _ in range(count):
             work()
     calls = rec.trace.calls
-    mine = np.flatnonzero(calls["name"] == "work")
-    assert len(mine) == count
+    rows = np.flatnonzero(calls["name"] == "work")
+    assert len(rows) == count
     return (
         min(bare),
-        calls["duration"][mine].min(),
-        calls.compensated(given)["duration"][mine].min(),
+        calls["duration"][rows].min(),
+        calls.compensated(given)["duration"][rows].min(),
     )
 
 

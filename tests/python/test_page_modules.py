@@ -25,9 +25,11 @@ def node():
     found = shutil.which("node")
     if found is None:
         pytest.skip("no node here: apt-get install nodejs")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60).stdout
-    if int(said.removeprefix("v").partition(".")[0]) < 18:
-        pytest.skip(f"node {said.strip()} has no test runner")
+    printed = subprocess.run(
+        [found, "--version"], capture_output=True, text=True, timeout=60
+    ).stdout
+    if int(printed.removeprefix("v").partition(".")[0]) < 18:
+        pytest.skip(f"node {printed.strip()} has no test runner")
     return found
 
 

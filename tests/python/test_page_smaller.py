@@ -213,7 +213,7 @@ def test_a_comparison_is_coloured_by_what_changed(browser, before, after, tmp_pa
     assert found["extra"][:3] == ["0", "1", "+1"]
     assert found["deep"][2] == "="
     page.run("eventprofGraph.update({side: 'before'})")
-    page.wait("eventprofGraph.flame.said.textContent.startsWith('width: before')")
+    page.wait("eventprofGraph.flame.status.textContent.startsWith('width: before')")
     calls = flamegraph.Stacks([before]).values["calls"][0]
     assert page.run("eventprofGraph.flame.graph.total[0]") == sum(calls)
     assert page.console == []
@@ -289,8 +289,8 @@ def test_functions_beyond_the_table_are_one_line(browser, tmp_path):
     )
     assert sum(calls) == int(rec.trace.functions["calls"].sum())
     count = len(rec.trace.functions) - 500
-    said = page.run("document.querySelector('#table tfoot').textContent")
-    assert f"all others: {count} functions" in said
+    foot = page.run("document.querySelector('#table tfoot').textContent")
+    assert f"all others: {count} functions" in foot
 
 
 def test_what_is_too_narrow_is_one_bar(browser, tmp_path):
@@ -310,8 +310,8 @@ def test_what_is_too_narrow_is_one_bar(browser, tmp_path):
     assert sum(boxes) + others[0]["w"] == pytest.approx(wide)
     canvas = page.box("#graph canvas")
     page.mouse("mouseMoved", canvas["x"] + others[0]["x"] + others[0]["w"] / 2, canvas["y"] + 9)
-    said = f"other: {others[0]['count']:,} too narrow to draw"
-    page.wait(f"document.querySelector('#tip').innerText.startsWith({json.dumps(said)})", 10)
+    text = f"other: {others[0]['count']:,} too narrow to draw"
+    page.wait(f"document.querySelector('#tip').innerText.startsWith({json.dumps(text)})", 10)
     assert page.console == []
 
 
@@ -353,10 +353,10 @@ def test_a_program_that_was_moved_is_the_same(browser, tmp_path, name):
     both = flamegraph.Stacks(traces)
     assert len({(row[0], row[1], row[4]) for row in both.functions}) == len(both.functions)
     # Two functions of one name add up.
-    (at,) = [n for n, row in enumerate(both.functions) if row[0] == "twice"]
-    of = [node for node, function in enumerate(both.function) if function == at]
+    (twice,) = [n for n, row in enumerate(both.functions) if row[0] == "twice"]
+    nodes = [node for node, function in enumerate(both.function) if function == twice]
     for calls in both.values["calls"]:
-        assert sum(calls[node] for node in of) == 40
+        assert sum(calls[node] for node in nodes) == 40
     put(tmp_path / "graph.html", flamegraph.flamegraph(traces, ["a", "b"]))
     page = shown(browser, tmp_path / "graph.html", "eventprofGraph", "#unit=calls")
     rows = page.run(
@@ -418,9 +418,9 @@ def test_a_line_of_own_code_has_what_libraries_allocated_for_it(tmp_path, monkey
     charges, lines = rec.trace.own, rec.trace.lines
     charged = charges[(charges["file"] == file["file"]) & (charges["line"] == 4)]
     itself = lines[(lines["file"] == file["file"]) & (lines["line"] == 4)]
-    at = file["lines"].index(4)
-    assert file["allocated"][at] == charged["allocated"].sum() > itself["allocated"].sum()
-    assert file["blocks"][at] == charged["blocks"].sum() > itself["blocks"].sum()
+    place = file["lines"].index(4)
+    assert file["allocated"][place] == charged["allocated"].sum() > itself["allocated"].sum()
+    assert file["blocks"][place] == charged["blocks"].sum() > itself["blocks"].sum()
 
 
 def test_without_recorded_lines_a_line_has_the_time_of_its_calls(after):
@@ -460,11 +460,11 @@ def test_the_heat_map_shows_each_line_with_its_figures(browser, lined, tmp_path)
         text.replace("\t", "    ") for text in PROGRAM.splitlines()
     ]
     hits = dict(zip(file["lines"], file["hits"], strict=True))
-    at = page.run(
+    column = page.run(
         "[...document.querySelectorAll('table.lines thead th')].map((cell) => cell.textContent)"
     ).index("hits")
     for line, row in enumerate(rows, 1):
-        assert row[at] == (f"{hits[line]:,}" if hits.get(line) else "")
+        assert row[column] == (f"{hits[line]:,}" if hits.get(line) else "")
     hottest = page.run("document.querySelector('.hottest').id")
     assert hottest == f"line-{file['lines'][int(np.argmax(file['total']))]}"
     # The small picture is warm where that line is.
@@ -511,12 +511,12 @@ def test_files_of_one_name_are_told_apart_and_the_chosen_one_is_warm(browser, li
 
 
 @pytest.mark.parametrize(
-    ("which", "said"), [("lined", "until the next line"), ("after", "record with --lines")]
+    ("which", "message"), [("lined", "until the next line"), ("after", "record with --lines")]
 )
-def test_the_page_says_what_the_time_of_a_line_is(browser, request, tmp_path, which, said):
+def test_the_page_says_what_the_time_of_a_line_is(browser, request, tmp_path, which, message):
     request.getfixturevalue(which).show(tmp_path / "page.html", source=True)
     browser.open(tmp_path / "page.html", "#tab=source")
-    assert said in browser.run("document.querySelector('#pane-source').textContent")
+    assert message in browser.run("document.querySelector('#pane-source').textContent")
 
 
 def test_the_page_has_source_where_it_is_asked_for(browser, lined, tmp_path):
@@ -646,9 +646,9 @@ def test_a_page_that_exists_is_refused_before_a_recording_is_read(tmp_path, monk
         (tmp_path / output).write_text("mine")
         assert cli.main([verb, "none.epr", *words, "-o", output]) == 1
         # Nothing is said of the recording, which does not exist.
-        said = capsys.readouterr().err
+        errors = capsys.readouterr().err
         assert (
-            said
+            errors
             == f"eventprof {verb}: {output}: exists already; -f replaces it, -o names another\n"
         )
         assert cli.main([verb, "none.epr", *words, "-f", "-o", output]) == 1
@@ -696,7 +696,7 @@ def test_browser_opens_what_was_written(files, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["view", "a.epr", "b.epr", "a.epr"], "one file, or two"),
         (["view", "a.epr", "b.epr", "--heatmap"], "a flame graph takes no --heatmap"),
@@ -704,10 +704,10 @@ def test_browser_opens_what_was_written(files, tmp_path, monkeypatch):
         (["flamegraph", "a.epr", "--unit", "peak"], "--unit is only for a drawing"),
     ],
 )
-def test_what_does_not_fit_is_refused(files, monkeypatch, capsys, words, said):
+def test_what_does_not_fit_is_refused(files, monkeypatch, capsys, words, message):
     monkeypatch.chdir(files)
     assert cli.main(words) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_recordings_of_different_clocks_do_not_compare(files, tmp_path, monkeypatch, capsys):

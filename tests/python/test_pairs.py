@@ -121,7 +121,7 @@ def test_recorders_that_come_and_go(order):
 
     # Windows that overlap: as many of the blocks as each of them was there for.
     for rec, domain in zip(all_of_them, ("raw", None, None), strict=True):
-        at = order.index(all_of_them.index(rec))
+        place = order.index(all_of_them.index(rec))
         domains = np.array(large(rec.trace))
-        assert len(domains) == (3 - at) + at
+        assert len(domains) == (3 - place) + place
         assert (domains == "raw").sum() == (len(domains) if domain == "raw" else 0)

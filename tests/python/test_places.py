@@ -179,7 +179,7 @@ def test_a_kind_is_one_row_and_a_column_is_a_row_and_a_function(tree, tmp_path):
 def test_the_row_of_a_kind_and_of_a_column_reaches_python(tree, tmp_path):
     run(tree / "build" / "written", "waiting.epr", cwd=tmp_path)
 
-    said = python(
+    printed = python(
         tree,
         "calls = eventprof.open('waiting.epr').calls\n"
         "events = eventprof.open('waiting.epr').events\n"
@@ -187,12 +187,12 @@ def test_the_row_of_a_kind_and_of_a_column_reaches_python(tree, tmp_path):
         cwd=tmp_path,
     )
 
-    assert said == "['call', 'wait', 'return'] [0]\n"
+    assert printed == "['call', 'wait', 'return'] [0]\n"
 
 
 @pytest.mark.slow
 def test_a_source_is_a_file_a_row_and_a_line_of_the_build(tree, tmp_path):
-    said = python(
+    printed = python(
         tree,
         "print([hook for name, _, hook in eventprof._core.source_table() if name == 'waits'])\n"
         "for marks in (True, False):\n"
@@ -202,7 +202,7 @@ def test_a_source_is_a_file_a_row_and_a_line_of_the_build(tree, tmp_path):
         cwd=tmp_path,
     )
 
-    assert said.splitlines() == [
+    assert printed.splitlines() == [
         "['what the program calls to say that it waits']",
         "('waits',)",
         "()",

@@ -193,6 +193,6 @@ def test_a_planted_regression_is_named_by_function_and_line(name, pytester, coun
 
     assert git(pytester.path, "status", "--porcelain", "-uno") == ""
     done.assert_outcomes(failed=1)
-    told = [text for text in done.outlines if re.match(r"  \S+, \w+\.py:\d+: ", text)]
-    assert told[0].startswith(f"  {function}, {file}:{line}: "), done.stdout.str()
-    assert len(told) <= 13
+    lines = [text for text in done.outlines if re.match(r"  \S+, \w+\.py:\d+: ", text)]
+    assert lines[0].startswith(f"  {function}, {file}:{line}: "), done.stdout.str()
+    assert len(lines) <= 13

@@ -16,12 +16,12 @@ from eventprof.cli import progress
 pytestmark = pytest.mark.newest
 
 
-def drawn(monkeypatch, seconds, after, *told):
+def drawn(monkeypatch, seconds, after, *steps):
     monkeypatch.setattr(progress, "AFTER", after)
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, color_system=None)
     with progress.Bar("reading x.epr", console) as bar:
-        for done in told:
+        for done in steps:
             bar(*done)
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and (
@@ -37,16 +37,16 @@ def test_what_is_soon_done_has_no_bar(monkeypatch):
 
 
 def test_what_takes_long_has_one_and_it_goes_away(monkeypatch):
-    said = drawn(monkeypatch, 0.3, 0)
+    text = drawn(monkeypatch, 0.3, 0)
 
-    assert "reading x.epr" in said
-    assert said.rstrip().endswith("\x1b[2K")
+    assert "reading x.epr" in text
+    assert text.rstrip().endswith("\x1b[2K")
 
 
 def test_it_says_how_far_it_is_where_that_is_known(monkeypatch):
-    said = drawn(monkeypatch, 0.5, 0, (25, 100))
+    text = drawn(monkeypatch, 0.5, 0, (25, 100))
 
-    assert "25 %" in said
+    assert "25 %" in text
 
 
 def test_without_a_terminal_there_is_no_thread_and_no_rich(monkeypatch):
@@ -84,14 +84,14 @@ def test_a_verb_on_a_terminal_shows_it(tmp_path):
     ) as process:  # fmt: skip
         os.close(theirs)
         out = process.stdout.read()
-        said = b""
+        output = b""
         try:
             while part := os.read(ours, 4096):
-                said += part
+                output += part
         except OSError:  # the other end is closed
             pass
     os.close(ours)
 
     assert process.returncode == 0
-    assert b"reading x.epr" in said
+    assert b"reading x.epr" in output
     assert b"reading" not in out

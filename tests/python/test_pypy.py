@@ -84,12 +84,12 @@ def find_pypy() -> str | None:
     code = "import sys; print(sys.implementation.name, sys.version_info >= (3, 11))"
     for candidate in filter(None, candidates):
         try:
-            said = subprocess.run(
+            done = subprocess.run(
                 [candidate, "-c", code], capture_output=True, text=True, timeout=120, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        if said.stdout.split() == ["pypy", "True"]:
+        if done.stdout.split() == ["pypy", "True"]:
             return str(candidate)
     return None
 
@@ -120,18 +120,18 @@ def values(table, column):
 
 
 def test_the_tables_are_those_that_pypy_has(written):
-    archive, told = written
+    archive, answer = written
 
     trace = eventprof.open(archive)
 
-    events = told["tables"]["events"]
+    events = answer["tables"]["events"]
     rows = [i for i, word in enumerate(events["event"]) if not word.startswith(("jit_", "gc_"))]
     for column in ("time", "event", "thread", "name", "line", "depth", "caller_line"):
         assert values(trace.events, column) == [events[column][i] for i in rows], column
     for column in ("start", "duration", "self", "thread", "name", "file", "line", "kind", "depth", "parent",
                    "caller_line", "flags"):  # fmt: skip
-        assert values(trace.calls, column) == told["tables"]["calls"][column], column
-    functions = told["tables"]["functions"]
+        assert values(trace.calls, column) == answer["tables"]["calls"][column], column
+    functions = answer["tables"]["functions"]
     key = {name: row for row, name in enumerate(functions["name"]) if functions["calls"][row]}
     seen = 0
     for row in trace.functions:
@@ -142,17 +142,17 @@ def test_the_tables_are_those_that_pypy_has(written):
                 assert getattr(row, column) == functions[column][key[row.name]], (row, column)
     assert seen >= 5
     for column in ("name", "native_id", "first", "last", "recorded", "lost"):
-        assert values(trace.threads, column) == told["tables"]["threads"][column], column
+        assert values(trace.threads, column) == answer["tables"]["threads"][column], column
     assert trace.metadata["python"].startswith("pypy 3.11")
     assert not trace.loss and trace.file["missing"] == []
 
 
 def test_what_compiler_and_collector_told_is_in_the_table_runtime(written):
-    archive, told = written
+    archive, answer = written
 
     table = eventprof.open(archive).runtime
 
-    jit, gc = told["tables"]["jit"], told["tables"]["gc"]
+    jit, gc = answer["tables"]["jit"], answer["tables"]["gc"]
     assert len(table) == len(jit["time"]) + len(gc["time"]) >= 1
     of_jit = np.array([word.startswith("jit_") for word in table["event"]])
     for column in ("time", "event", "name", "line", "loop", "asmlen", "type", "jitdriver"):
@@ -187,11 +187,11 @@ def test_the_file_is_as_the_specification_says(written):
 
 
 def test_kinds_are_numbered_as_in_the_event_table(written):
-    _, told = written
+    _, answer = written
 
     # PyPy's table lacks the last field, the meaning.
-    here = [row[:-1] for row in _core.kind_table()[: len(told["kinds"])]]
-    assert [tuple(row[:-1]) for row in told["kinds"]] == here
+    here = [row[:-1] for row in _core.kind_table()[: len(answer["kinds"])]]
+    assert [tuple(row[:-1]) for row in answer["kinds"]] == here
 
 
 def test_a_trace_of_cpython_has_an_empty_table_runtime():

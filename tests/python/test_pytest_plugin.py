@@ -87,7 +87,7 @@ def test_without_pytest_the_error_names_the_extra(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
+    ("limit", "message"),
     [
         ("max_calls=6", "calls: 7, more than max_calls=6"),
         ("max_c_calls=1", "c_calls: *, more than max_c_calls=1"),
@@ -97,11 +97,11 @@ def test_without_pytest_the_error_names_the_extra(tmp_path):
         ("max_time='1 ns'", "time: *, more than max_time=1 ns"),
     ],
 )
-def test_a_test_above_its_limit_fails(suite, limit, said):
+def test_a_test_above_its_limit_fails(suite, limit, message):
     done = suite(f"@pytest.mark.eventprof({limit})\ndef test_it():\n    work(5)\n")
 
     done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines([said])
+    done.stdout.fnmatch_lines([message])
 
 
 def test_a_failure_names_functions_and_lines(suite):
@@ -635,19 +635,19 @@ def test_generators_of_random_numbers_that_modules_keep_are_seeded(suite):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("eventprof_tolerance_bytes = few", "*eventprof_tolerance_bytes must be a number*'few'*"),
         ("eventprof_tolerance_calls = -1", "*eventprof_tolerance_calls must be a number*'-1'*"),
     ],
 )
-def test_a_wrong_tolerance_is_named(suite, line, said):
+def test_a_wrong_tolerance_is_named(suite, line, message):
     (suite.path / "pytest.ini").write_text(f"[pytest]\n{line}\n")
 
     done = suite(TWO, "--eventprof-counts")
 
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([said])
+    done.stderr.fnmatch_lines([message])
 
 
 # ---- Recordings and reports ----------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
     (tmp_path / "orders.py").write_text(program + "\n", encoding="utf-8")
     (text,) = blocks("console")
     commands = re.findall(r"^\$ eventprof (.*)", text, flags=re.MULTILINE)
-    said = text.rpartition("$ eventprof")[2]
+    expected = text.rpartition("$ eventprof")[2]
 
     for command in commands:
         done = subprocess.run(
@@ -46,7 +46,7 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
         )
         assert done.returncode == 0, done.stderr
 
-    printed, said = done.stdout.splitlines(), said.splitlines()[1:]
+    printed, expected = done.stdout.splitlines(), expected.splitlines()[1:]
     assert re.match(
         r"[\d,]+ events in .* m?s, peak [\d.,]+ [KM]iB at .* m?s, nothing lost", printed[0]
     )
@@ -54,12 +54,12 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
     def headings(lines):
         return [re.split(r"[(,]", line)[0] for line in lines[1:] if not line.startswith(" ")]
 
-    assert said.pop() == "..."  # what comes next is in doc/reading.rst
-    assert headings(printed)[: len(headings(said))] == headings(said)
+    assert expected.pop() == "..."  # what comes next is in doc/reading.rst
+    assert headings(printed)[: len(headings(expected))] == headings(expected)
     if sys.version_info[:2] == OUTPUT_OF:
         assert "price itself, without its calls" in done.stdout
-        holder = next(n for n, line in enumerate(said) if line.startswith("the peak")) + 1
-        assert printed[holder].split()[-3:] == said[holder].split()[-3:]  # orders.py:6 in read
+        holder = next(n for n, line in enumerate(expected) if line.startswith("the peak")) + 1
+        assert printed[holder].split()[-3:] == expected[holder].split()[-3:]  # orders.py:6 in read
 
 
 @pytest.mark.skipif(

@@ -355,14 +355,14 @@ def test_damage_and_displacement_are_noted(traces):
         _Core(trace._core, damaged_chunks=2), {**trace.metadata, "displaced": ("profile",)}
     )
 
-    said = notes(module.text(hurt))
+    found = notes(module.text(hurt))
 
     assert module.text(hurt, width=200).startswith(
         "DAMAGE: 2 parts of the recording could not be read, and its events are missing; "
         f"{len(trace.events):,} events are here."
     )
     assert "Nothing lost" not in module.text(hurt)
-    assert any("took over the hook of 'profile'" in note for note in said)
+    assert any("took over the hook of 'profile'" in note for note in found)
     assert not any("displaced" in note or "took over" in note for note in notes(module.text(trace)))
 
 
@@ -375,11 +375,11 @@ def test_a_file_that_was_cut_off_says_so_first(tmp_path, share):
     kept = max(int(len(data) * share), 4096)
     (tmp_path / "cut.epr").write_bytes(data[:kept])
 
-    said = module.text(eventprof.open(tmp_path / "cut.epr"), width=200)
+    text = module.text(eventprof.open(tmp_path / "cut.epr"), width=200)
 
-    assert said.startswith("DAMAGE: ")
-    assert "Nothing lost" not in said
-    assert f"the file ends at byte {kept}, before" in said
+    assert text.startswith("DAMAGE: ")
+    assert "Nothing lost" not in text
+    assert f"the file ends at byte {kept}, before" in text
 
 
 # ---- Where it is printed -------------------------------------------------------------------------
@@ -579,8 +579,8 @@ def test_a_lane_shows_when():
 
 def drawn(low, high, peak, *, plain, known_from=0, width=40):
     def bins(count):
-        at = np.arange(count) * len(low) // count
-        return np.array(low)[at], np.array(high)[at]
+        places = np.arange(count) * len(low) // count
+        return np.array(low)[places], np.array(high)[places]
 
     curve = Curve(bins, 4000, peak, known_from=known_from, plain=plain)
     console = Console(file=io.StringIO(), width=width, color_system=None)

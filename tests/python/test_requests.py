@@ -42,10 +42,10 @@ def answering(status=200, parts=(b"x",), wait=0.0, raises=None, after=None, rout
             scope["route"] = route
         await asyncio.sleep(wait)
         await send({"type": "http.response.start", "status": status})
-        for at, part in enumerate(parts):
+        for number, part in enumerate(parts):
             await asyncio.sleep(0)
             await send(
-                {"type": "http.response.body", "body": part, "more_body": at < len(parts) - 1}
+                {"type": "http.response.body", "body": part, "more_body": number < len(parts) - 1}
             )
         if after is not None:
             after()
@@ -100,9 +100,9 @@ def test_requests_at_once_do_not_mix():
 
     assert sorted(trace.requests["path"].tolist()) == [f"/{number}" for number in range(6)]
     for row in trace.requests:
-        mine = trace.where(request=row.request)
-        assert (mine.calls["name"] == step.__qualname__).sum() == 5
-        assert {*mine.calls["path"].tolist()} == {row.path}
+        answer = trace.where(request=row.request)
+        assert (answer.calls["name"] == step.__qualname__).sum() == 5
+        assert {*answer.calls["path"].tolist()} == {row.path}
     assert np_all(trace.requests["busy"] <= trace.requests["total"])
 
 
@@ -173,15 +173,15 @@ def test_a_cancelled_request_ends():
 
 def serve(app, path="/", method="GET"):
     """As a server: give the status and the body's parts."""
-    told = []
+    statuses = []
     environ = {"REQUEST_METHOD": method, "PATH_INFO": path}
-    body = app(environ, lambda status, headers, *more: told.append(status))
+    body = app(environ, lambda status, headers, *more: statuses.append(status))
     try:
         parts = list(body)
     finally:
         if hasattr(body, "close"):
             body.close()
-    return told, parts, body
+    return statuses, parts, body
 
 
 class Closed:
@@ -207,11 +207,11 @@ def test_a_list_is_handed_on_as_it_is():
         return given
 
     with eventprof.record(memory=False) as rec:
-        told, parts, body = serve(eventprof.WSGIMiddleware(app), "/list", "PUT")
+        statuses, parts, body = serve(eventprof.WSGIMiddleware(app), "/list", "PUT")
         step(0)
     trace = rec.trace
 
-    assert (told, parts) == (["200 OK"], given)
+    assert (statuses, parts) == (["200 OK"], given)
     assert body is given
     assert columns(trace.requests, "method", "path", "status", "flags") == [
         ("PUT", "/list", "200", 0)
@@ -363,7 +363,7 @@ def test_limits_need_a_flight_recorder_and_must_make_sense(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "said"),
+    ("given", "error", "message"),
     [
         (((3,), {}), TypeError, "route must be a str, not 3"),
         (((None,), {}), TypeError, "route must be a str, not None"),
@@ -371,8 +371,8 @@ def test_limits_need_a_flight_recorder_and_must_make_sense(tmp_path):
         ((("a",), {"request": "mine"}), ValueError, "makes the label request itself"),
     ],
 )
-def test_a_request_has_a_route_and_a_method_of_text(given, error, said):
-    with pytest.raises(error, match=said):
+def test_a_request_has_a_route_and_a_method_of_text(given, error, message):
+    with pytest.raises(error, match=message):
         eventprof.request(*given[0], **given[1])
 
 

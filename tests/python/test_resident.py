@@ -48,8 +48,8 @@ def sleep_until_sampled_again(rec):
 
 def touch(size):
     block = bytearray(size)
-    for at in range(0, size, 4096):
-        block[at] = 1
+    for offset in range(0, size, 4096):
+        block[offset] = 1
     return block
 
 
@@ -176,12 +176,12 @@ def test_the_pages_of_a_log_are_the_recorders(tmp_path):
     with eventprof.record(calls=False, output=path, buffer="256MiB") as rec:
         make_events()
         own = mapped(path)
-    said = rec.trace.resident["recorder"]
+    own_bytes = rec.trace.resident["recorder"]
 
     assert own > 40 * MIB
     # The chunks that are made ahead, and few names.
-    assert own - 4 * MIB < said[-1] - said[0] < own + 4 * MIB
-    assert (said <= rec.trace.resident["bytes"]).all()
+    assert own - 4 * MIB < own_bytes[-1] - own_bytes[0] < own + 4 * MIB
+    assert (own_bytes <= rec.trace.resident["bytes"]).all()
 
 
 @pytest.mark.thorough
@@ -242,10 +242,14 @@ def test_a_file_an_archive_and_a_merged_trace_have_the_part(tmp_path):
     of_file = eventprof.open(tmp_path / "x.epr")
     of_archive = eventprof.open(tmp_path / "y.epr")
     twice = eventprof.merge([of_file, of_archive])
-    said = rec.trace.resident["recorder"].tolist()
-    assert all(said)
-    assert of_file.resident["recorder"].tolist() == of_archive.resident["recorder"].tolist() == said
-    assert twice.resident["recorder"].tolist()[-1] == 2 * said[-1]
+    own_bytes = rec.trace.resident["recorder"].tolist()
+    assert all(own_bytes)
+    assert (
+        of_file.resident["recorder"].tolist()
+        == of_archive.resident["recorder"].tolist()
+        == own_bytes
+    )
+    assert twice.resident["recorder"].tolist()[-1] == 2 * own_bytes[-1]
 
 
 def test_the_page_draws_the_programs_part():

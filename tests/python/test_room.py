@@ -50,15 +50,15 @@ def lose(rec=None):
 
 
 def test_lost_events_are_told_once_at_the_stop_with_the_remedy():
-    with pytest.warns(eventprof.EventsLostWarning, match="larger buffer=") as said:
+    with pytest.warns(eventprof.EventsLostWarning, match="larger buffer=") as caught:
         rec = lose()
 
-    assert len(said) == 1
-    assert said[0].filename == __file__
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert rec.trace.loss
-    assert f"{rec.trace.loss.total:,} events" in str(said[0].message)
+    assert f"{rec.trace.loss.total:,} events" in str(caught[0].message)
 
 
 @pytest.mark.parametrize("how", ["stop", "decorator"])
@@ -69,21 +69,21 @@ def test_every_end_of_a_window_tells(how):
         for number in range(100_000):
             len(str(number))
 
-    with pytest.warns(eventprof.EventsLostWarning, match="found no room") as said:
+    with pytest.warns(eventprof.EventsLostWarning, match="found no room") as caught:
         if how == "stop":
             rec.start()
             work()
             rec.stop()
         else:
             rec(work)()
-    assert [str(one.filename) for one in said] == [__file__]
+    assert [str(one.filename) for one in caught] == [__file__]
 
 
 def test_a_window_of_one_thread_tells_of_what_it_lost_alone():
-    with pytest.warns(eventprof.EventsLostWarning) as said:
+    with pytest.warns(eventprof.EventsLostWarning) as caught:
         rec = lose(eventprof.record(buffer="1 MiB", threads="current"))
 
-    assert f"{rec.trace.loss.total:,} events" in str(said[0].message)
+    assert f"{rec.trace.loss.total:,} events" in str(caught[0].message)
 
 
 def test_a_warning_that_is_an_error_leaves_the_trace():

@@ -149,14 +149,14 @@ def test_every_c_call_is_where_setprofile_shows_it(backend):
         assert len(ours) == len(expected)
         return
     # Monitoring sees more callables: in ours, and in order, is all that the other shows.
-    at = 0
+    row = 0
     for i, event in enumerate(expected):
-        while at < len(ours) and ours[at] != event:
-            assert ours[at][0] in ("c_call", "c_return"), (
+        while row < len(ours) and ours[row] != event:
+            assert ours[row][0] in ("c_call", "c_return"), (
                 i,
-                ours[at - 3 : at + 3],
+                ours[row - 3 : row + 3],
                 expected[i - 3 : i + 3],
             )
-            at += 1
-        assert at < len(ours), (i, event)
-        at += 1
+            row += 1
+        assert row < len(ours), (i, event)
+        row += 1

@@ -34,9 +34,9 @@ def test_memory_is_steady_at_full_rate(on_file, tmp_path):
 
 @pytest.mark.thorough
 def test_short_threads_give_back_what_they_held(tmp_path):
-    said = run("soak.py", "--threads", "1500", folder=tmp_path)
+    printed = run("soak.py", "--threads", "1500", folder=tmp_path)
 
-    assert said.startswith("1500 short threads")
+    assert printed.startswith("1500 short threads")
 
 
 @pytest.mark.thorough
@@ -44,12 +44,12 @@ def test_what_eight_threads_emit_is_recorded_or_counted(tmp_path):
     """Calls and blocks, each policy; every thread has more than a small ring holds."""
     cases = ["overwrite-1", "overwrite-8", "stop-1", "stop-64", "grow", "file-1", "file-stop-64"]
 
-    said = run("sums.py", "--events", "1000000", *cases, folder=tmp_path)
+    printed = run("sums.py", "--events", "1000000", *cases, folder=tmp_path)
 
-    assert said.count("they add up") == len(cases)
+    assert printed.count("they add up") == len(cases)
 
 
 def test_a_day_of_a_service(tmp_path):
-    said = run("service.py", tmp_path, "--hours", "6", "--requests", "100", folder=tmp_path)
+    printed = run("service.py", tmp_path, "--hours", "6", "--requests", "100", folder=tmp_path)
 
-    assert said.startswith("6 hours, 6 workers, 0 wrong")
+    assert printed.startswith("6 hours, 6 workers, 0 wrong")

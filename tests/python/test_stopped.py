@@ -48,9 +48,9 @@ def test_a_program_that_is_stopped_thrice_loses_nothing(tmp_path, clock):
             stops += 1
             os.kill(process.pid, signal.SIGCONT)
         process.returncode = os.waitstatus_to_exitcode(status)
-        said, _ = process.communicate()
+        output, _ = process.communicate()
 
-    assert (stops, process.returncode, said) == (3, 0, "done\n")
+    assert (stops, process.returncode, output) == (3, 0, "done\n")
     trace = eventprof.open(path)
     assert trace.verify().ok
     assert not trace.loss

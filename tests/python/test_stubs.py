@@ -64,12 +64,15 @@ def members(body):
 
 def test_every_name_of_the_stub_is_in_the_extension_and_the_other_way_round():
     tree = ast.parse(STUB)
-    told = {name for name in members(tree.body) if not name.startswith("_")} - {"Span", "Label"}
+    described = {name for name in members(tree.body) if not name.startswith("_")} - {
+        "Span",
+        "Label",
+    }
 
     there = {name for name in dir(_core) if not name.startswith("_")}
 
-    assert told - there == set()
-    assert there - told == set()
+    assert described - there == set()
+    assert there - described == set()
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -77,8 +80,8 @@ def test_every_method_of_the_stub_is_in_the_type_and_the_other_way_round(name):
     (node,) = (
         one for one in ast.parse(STUB).body if isinstance(one, ast.ClassDef) and one.name == name
     )
-    told = {one for one in members(node.body) if not one.startswith("__")}
+    described = {one for one in members(node.body) if not one.startswith("__")}
 
     there = {one for one in vars(TYPES[name]) if not one.startswith("__")}
 
-    assert told == there
+    assert described == there

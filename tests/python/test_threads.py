@@ -248,8 +248,8 @@ def test_threads_that_run_already(backend):
         thread.join()
 
     trace = raw.capture(rec)
-    (at,) = [i for i, t in enumerate(trace.threads()) if t[0] == "server"]
-    events = [row for row in raw.rows(trace) if row.thread == at and row.sort == "python"]
+    (server,) = [i for i, t in enumerate(trace.threads()) if t[0] == "server"]
+    events = [row for row in raw.rows(trace) if row.thread == server and row.sort == "python"]
     short = [(row.word, row.name.rpartition(".")[2]) for row in events]
     # It stood in loop(), which was open.
     assert short[:8] == [

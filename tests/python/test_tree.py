@@ -254,9 +254,9 @@ def test_holders_by_stack_are_those_of_the_rows_of_blocks():
         wanted: dict = {}
         for key, size, blocks in zip(*grouped(trace, name, "stack"), strict=True):
             text = stack_text(trace, int(key))
-            of = wanted.setdefault(text, [0, 0])
-            of[0] += int(size)
-            of[1] += int(blocks)
+            sums = wanted.setdefault(text, [0, 0])
+            sums[0] += int(size)
+            sums[1] += int(blocks)
         stacks = [None if row.stack is None else str(row.stack) for row in table]
         found = zip(stacks, table["bytes"].tolist(), table["blocks"].tolist(), strict=True)
         assert {stack: [size, blocks] for stack, size, blocks in found} == wanted
@@ -330,16 +330,18 @@ def test_functions_with_all_that_they_called():
 
     functions = rec.trace.functions
     names = [name.rpartition(".")[2] for name in functions["name"]]
-    of = {name: functions[names.index(name)] for name in ("leaf", "branch")}
+    by_name = {name: functions[names.index(name)] for name in ("leaf", "branch")}
     assert len(kept) == 3
-    assert of["leaf"].allocated_self >= 6 * 50_000 > of["branch"].allocated_self
-    assert of["branch"].allocated >= of["leaf"].allocated >= of["leaf"].allocated_self
+    assert by_name["leaf"].allocated_self >= 6 * 50_000 > by_name["branch"].allocated_self
+    assert (
+        by_name["branch"].allocated >= by_name["leaf"].allocated >= by_name["leaf"].allocated_self
+    )
     for name in ("live", "at_peak"):
-        own, whole = (getattr(of["branch"], name + end) for end in ("_self", ""))
+        own, whole = (getattr(by_name["branch"], name + end) for end in ("_self", ""))
         assert own < 50_000 <= whole // 3, name
-    assert of["branch"].freed >= 3 * 50_000 > 0
-    assert of["branch"].blocks >= of["leaf"].blocks >= of["leaf"].blocks_self
-    assert of["branch"].net == of["branch"].allocated - of["branch"].freed
+    assert by_name["branch"].freed >= 3 * 50_000 > 0
+    assert by_name["branch"].blocks >= by_name["leaf"].blocks >= by_name["leaf"].blocks_self
+    assert by_name["branch"].net == by_name["branch"].allocated - by_name["branch"].freed
     assert int(functions["allocated_self"].sum()) <= int(rec.trace.allocations["size"].sum())
 
 
@@ -368,10 +370,12 @@ def test_recursion_is_counted_once_by_function():
 
     tree = rec.trace._tree
     sums = tree.by_function()
-    row = next(at for at, known in enumerate(tree.functions) if known[0].endswith("<locals>.down"))
+    row = next(
+        number for number, known in enumerate(tree.functions) if known[0].endswith("<locals>.down")
+    )
     assert len(kept) == 6 and sums["calls"][row] == 6
-    of = rec.trace._core.calls("function") == row
-    assert sums["total"][row] == rec.trace._core.calls("duration")[of].max()
+    own = rec.trace._core.calls("function") == row
+    assert sums["total"][row] == rec.trace._core.calls("duration")[own].max()
     assert sums["allocated"][row] == tree.below("allocated")[tree.function == row].max()
     assert sums["allocated"][row] >= sum(1000 + depth for depth in range(6))
     assert sums["allocated"][row] <= tree.below("allocated")[0]

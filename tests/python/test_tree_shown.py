@@ -80,12 +80,12 @@ def nothing_is_small(monkeypatch):
 def test_tree_shows_own_code_in_25_lines(recording, capsys):
     assert main(["tree", recording]) == 0
 
-    said = capsys.readouterr().out.splitlines()
-    assert "nothing lost" in said[0]
-    assert len(said) <= 60
-    assert any("own_work" in line for line in said)
-    assert any("json.dumps" in line for line in said)
-    assert not any("JSONEncoder" in line for line in said)
+    printed = capsys.readouterr().out.splitlines()
+    assert "nothing lost" in printed[0]
+    assert len(printed) <= 60
+    assert any("own_work" in line for line in printed)
+    assert any("json.dumps" in line for line in printed)
+    assert not any("JSONEncoder" in line for line in printed)
 
 
 @pytest.mark.usefixtures("nothing_is_small")
@@ -105,7 +105,7 @@ def test_tree_json(recording, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--slowest", "own_work"], "of 2 calls the median"),
         (["--span", "request"], "request"),
@@ -113,10 +113,10 @@ def test_tree_json(recording, capsys):
         (["--call", "0"], "call 0"),
     ],
 )
-def test_tree_of_one_call(recording, capsys, arguments, said):
+def test_tree_of_one_call(recording, capsys, arguments, message):
     assert main(["tree", recording, *arguments]) == 0
 
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 def test_slowest_is_of_own_code_if_that_has_the_name(capsys):
@@ -150,24 +150,24 @@ def test_one_call_for_a_program(recording, capsys, asked):
     row = int(call["handle"].removeprefix("c-"))
     children = np.flatnonzero(np.ma.filled(calls["parent"], -1) == row)
     assert call["depth"] == 0 and call["total"] == int(calls["duration"][row])
-    assert [of["depth"] for of in inside] == [1] * min(2, len(inside))
-    assert sum(of["total"] for of in inside) <= int(calls["duration"][children].sum())
-    assert answer["left_out"] or sum(of["calls"] for of in inside) == len(children)
+    assert [branch["depth"] for branch in inside] == [1] * min(2, len(inside))
+    assert sum(branch["total"] for branch in inside) <= int(calls["duration"][children].sum())
+    assert answer["left_out"] or sum(branch["calls"] for branch in inside) == len(children)
     main(["tree", recording, "--call", call["handle"]])
     assert f"call {row}: {call['name']}" in capsys.readouterr().out
 
 
 def test_trees_of_several_recordings_are_added(recording, capsys):
     assert main(["tree", recording, recording]) == 0
-    said = capsys.readouterr()
+    captured = capsys.readouterr()
     assert main(["tree", recording]) == 0
     alone = capsys.readouterr().out
 
     events = len(eventprof.open(recording).events)
-    assert said.out.startswith(f"{2 * events:,} events in 2 recordings, peaks ")
+    assert captured.out.startswith(f"{2 * events:,} events in 2 recordings, peaks ")
     calls, doubled = (
         [int(number) for number in re.findall(r"(\d+) +[^\w\n]*[\w.]*own_work", text)]
-        for text in (alone, said.out)
+        for text in (alone, captured.out)
     )
     assert calls and doubled == [2 * number for number in calls]
     for option in (["--json"], ["--node", "n-1"], ["--call", "0"]):
@@ -189,7 +189,7 @@ def test_open_calls_for_a_program(recording, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--slowest", "own_wrk"], "did you mean 'own_work'"),
         (["--call", "999999999"], "there are calls 0 to"),
@@ -197,7 +197,7 @@ def test_open_calls_for_a_program(recording, capsys):
         (["--limit", "0"], "1 or more"),
     ],
 )
-def test_tree_says_what_there_is_not(recording, capsys, arguments, said):
+def test_tree_says_what_there_is_not(recording, capsys, arguments, message):
     assert main(["tree", recording, *arguments]) == 2
 
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -81,17 +81,19 @@ def test_calls_that_were_open_then_are_open_at_the_start(recording, tmp_path):
     whole = eventprof.open(recording)
     chosen = random.Random(11)
     for number in range(8):
-        at = chosen.randrange(whole.duration)
-        part = eventprof.trim(recording, tmp_path / f"{number}.epr", between=(at, whole.duration))
+        start = chosen.randrange(whole.duration)
+        part = eventprof.trim(
+            recording, tmp_path / f"{number}.epr", between=(start, whole.duration)
+        )
         calls = whole.calls
         ends = calls["start"] + calls["duration"]
-        is_open = (calls["start"] < at) & (ends >= at)
+        is_open = (calls["start"] < start) & (ends >= start)
         began = part.calls["start"] == 0
         opened = (part.calls["flags"] & 1) == 1
         assert sorted(part.calls["name"][opened]) == sorted(calls["name"][is_open])
         assert began[opened].all()
         # The rest is as long as it was.
-        later = calls["start"] >= at
+        later = calls["start"] >= start
         assert part.calls["duration"][~opened].tolist() == calls["duration"][later].tolist()
 
 
@@ -220,8 +222,8 @@ def test_a_mapping_gives_the_same_names_again(recording, tmp_path):
     row = next(
         n for n, name in enumerate(whole.functions["name"]) if name.endswith("invoice_total")
     )
-    told = ".".join(back.get(part, part) for part in first.functions["name"][row].split("."))
-    assert told == whole.functions["name"][row]
+    translated = ".".join(back.get(part, part) for part in first.functions["name"][row].split("."))
+    assert translated == whole.functions["name"][row]
 
 
 def test_names_of_the_standard_library_stay():
@@ -311,9 +313,9 @@ def test_the_report_says_that_it_is_a_part(recording, tmp_path):
 )
 def test_a_mistake_at_the_command_line_is_one_line(recording, tmp_path, capsys, words, message):
     status = cli.main(["trim", str(recording), "-o", str(tmp_path / "part.epr"), *words])
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     assert status == 2
-    assert said.startswith("eventprof trim: ")
-    assert message in said
-    assert said.count("\n") == 1
+    assert errors.startswith("eventprof trim: ")
+    assert message in errors
+    assert errors.count("\n") == 1
     assert not (tmp_path / "part.epr").exists()

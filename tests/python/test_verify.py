@@ -331,20 +331,23 @@ def swap_a_call_and_its_end(path):
     call, back = raw.KIND["CALL"], raw.KIND["RETURN"]
     slot = struct.unpack_from("<Q", content, HEADER_OFFSETS["head_bytes"])[0]
     while slot < len(content):
-        at, slot = slot + 128, slot + struct.unpack_from("<I", content, slot + 96)[0]
-        if content[at - 128 : at - 124] != b"EVPC":
+        offset, slot = slot + 128, slot + struct.unpack_from("<I", content, slot + 96)[0]
+        if content[offset - 128 : offset - 124] != b"EVPC":
             continue
-        while at + 8 < min(slot, len(content)):
-            (word,), (after,) = WORD.unpack_from(content, at), WORD.unpack_from(content, at + 8)
+        while offset + 8 < min(slot, len(content)):
+            (word,), (after,) = (
+                WORD.unpack_from(content, offset),
+                WORD.unpack_from(content, offset + 8),
+            )
             kind = word >> 25 & 127
             if word == 0:
                 break
             if kind == call and after >> 25 & 127 == back:
-                WORD.pack_into(content, at, after)
-                WORD.pack_into(content, at + 8, word)
+                WORD.pack_into(content, offset, after)
+                WORD.pack_into(content, offset + 8, word)
                 path.write_bytes(content)
                 return
-            at += 8 if kind <= raw.KIND["C_EXCEPTION"] else 16
+            offset += 8 if kind <= raw.KIND["C_EXCEPTION"] else 16
     raise AssertionError("no call of one function alone")
 
 
@@ -389,14 +392,14 @@ def test_limit_must_be_one_at_least():
 def test_command_says_it_and_its_status_is_0_1_or_2(killed, damaged, tmp_path):
     assert command(killed) == (0, f"{killed}: {eventprof.open(killed).verify()}\n", "")
 
-    status, said, _ = command(killed, damaged)
+    status, printed, _ = command(killed, damaged)
     assert status == 1
-    assert len(said.splitlines()) >= 2
-    assert "return of 'leaf'" in said
+    assert len(printed.splitlines()) >= 2
+    assert "return of 'leaf'" in printed
 
-    status, said, _ = command(killed, damaged, "--json", "--all", "--limit", 3)
+    status, printed, _ = command(killed, damaged, "--json", "--all", "--limit", 3)
     assert status == 1
-    first, second = json.loads(said)["rows"]
+    first, second = json.loads(printed)["rows"]
     assert (first["ok"], second["ok"]) == (True, False)
     assert first["file"] == str(killed)
     assert 1 <= len(second["findings"]) <= 3

@@ -228,8 +228,8 @@ def test_a_verb_keeps_what_exists(trace, folder, verb):
     if verb != "dataset":  # it writes into a folder
         assert "exists already; -f replaces it" in refused.stderr
     if verb not in ("dataset", "demo"):
-        at = 0 if verb == "run" else len(words)
-        done = started(folder, "-m", "eventprof", verb, *words[:at], "-f", *words[at:])
+        place = 0 if verb == "run" else len(words)
+        done = started(folder, "-m", "eventprof", verb, *words[:place], "-f", *words[place:])
         assert done.returncode == 0, done
         assert path.read_bytes() != MINE
     left = {"a.epr", "b.epr", "program.py", path.name}
@@ -527,9 +527,9 @@ def test_a():
 
 def test_pytest_replaces_its_own_files_alone(folder):
     Path("test_it.py").write_text(SUITE)
-    mine = Path("mine")
-    mine.mkdir()
-    (mine / "test_it.py-test_a.epr").write_bytes(MINE)
+    kept = Path("mine")
+    kept.mkdir()
+    (kept / "test_it.py-test_a.epr").write_bytes(MINE)
     Path("found.json").write_text('{"format": 1, "tests": "mine"}')
     words = ["-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "--eventprof"]
     words += ["--eventprof-keep=all", "--eventprof-json=found.json", "--eventprof-dir=mine"]
@@ -539,16 +539,16 @@ def test_pytest_replaces_its_own_files_alone(folder):
     assert done.returncode == 0, done.stdout
     assert Path("found.json").read_text() == '{"format": 1, "tests": "mine"}'
     assert "found.json" in done.stdout and "exists already" in done.stdout
-    assert os.listdir(mine) == ["test_it.py-test_a.epr"]  # no .gitignore, which hides all files
-    assert (mine / "test_it.py-test_a.epr").read_bytes() == MINE
+    assert os.listdir(kept) == ["test_it.py-test_a.epr"]  # no .gitignore, which hides all files
+    assert (kept / "test_it.py-test_a.epr").read_bytes() == MINE
 
     os.unlink("found.json")
-    os.unlink(mine / "test_it.py-test_a.epr")
+    os.unlink(kept / "test_it.py-test_a.epr")
     for _ in range(2):  # the second run replaces what the first one wrote
         done = started(folder, *words)
         assert "exists already" not in done.stdout, done.stdout
     assert set(json.loads(Path("found.json").read_text())) == {"format", "python", "tests"}
-    assert len(eventprof.open(mine / "test_it.py-test_a.epr").events)
+    assert len(eventprof.open(kept / "test_it.py-test_a.epr").events)
 
 
 # ---- No writer of its own ------------------------------------------------------------------------

@@ -36,17 +36,17 @@ def of_tables(trace):
         key = (column["function"][row], column["caller"][row], column["caller_line"][row])
         path = (above, key)
         paths.append(path)
-        of = nodes[path]
+        sums = nodes[path]
         flags = column["flags"][row]
         if not flags & OPEN_AT_START:
-            of["resumes" if column["kind"][row] in (4, 5) else "calls"] += 1
-        of["raised"] += bool(flags & 8)
-        of["total"] += column["duration"][row]
-        of["self"] += column["self"][row]
+            sums["resumes" if column["kind"][row] in (4, 5) else "calls"] += 1
+        sums["raised"] += bool(flags & 8)
+        sums["total"] += column["duration"][row]
+        sums["self"] += column["self"][row]
         if not flags & CUT:
             length = column["duration"][row]
-            of["longest"] = max(of.get("longest", length), length)
-            of["shortest"] = min(of.get("shortest", length), length)
+            sums["longest"] = max(sums.get("longest", length), length)
+            sums["shortest"] = min(sums.get("shortest", length), length)
     leaves: dict = defaultdict(lambda: defaultdict(int))
     block = {
         name: core.allocations(name).tolist()
@@ -55,15 +55,15 @@ def of_tables(trace):
     for row, call in enumerate(block["call"]):
         function = block["function"][row]
         path = paths[call] if call >= 0 else ((), (function, -1, -1))
-        of = leaves[path, function, block["line"][row]]
-        of["allocated"] += block["size"][row]
-        of["blocks"] += 1
+        sums = leaves[path, function, block["line"][row]]
+        sums["allocated"] += block["size"][row]
+        sums["blocks"] += 1
         if block["end"][row] < 0:
-            of["live"] += block["size"][row]
-            of["live_blocks"] += 1
+            sums["live"] += block["size"][row]
+            sums["live_blocks"] += 1
         if block["flags"][row] & TEMPORARY:
-            of["temporary"] += block["size"][row]
-            of["temporary_blocks"] += 1
+            sums["temporary"] += block["size"][row]
+            sums["temporary_blocks"] += 1
     return nodes, leaves
 
 
@@ -154,12 +154,12 @@ def compare_functions(trace, tree):
     outermost |= tree.function < 0
     outermost[0] = False
     function = np.maximum(tree.function, -1)
-    for name, of in (("calls", "calls"), ("resumes", "resumes"), ("self", "self"), ("freed_self", "freed"),
+    for name, figure in (("calls", "calls"), ("resumes", "resumes"), ("self", "self"), ("freed_self", "freed"),
                      ("allocated_self", "allocated"), ("blocks_self", "blocks"),
                      ("live_self", "live"), ("temporary_self", "temporary"),
                      ("at_peak_self", "at_peak")):  # fmt: skip
         sums = np.zeros(len(tree.functions) + 1, dtype=np.int64)
-        np.add.at(sums, function[1:], tree.own(of)[1:])
+        np.add.at(sums, function[1:], tree.own(figure)[1:])
         assert sums[:-1].tolist() == stats[name][:-1].tolist(), name
     total = np.zeros(len(tree.functions) + 1, dtype=np.int64)
     np.add.at(total, function[outermost], tree.nodes["total"][outermost])
@@ -201,8 +201,8 @@ def compare_waited(trace, tree):
         end = starts[row] + durations[row]
         whole = sum(
             last - first
-            for of, first, last, _ in tenures
-            if of != threads[row] and first >= starts[row] and last <= end
+            for holder, first, last, _ in tenures
+            if holder != threads[row] and first >= starts[row] and last <= end
         )
         wanted[rows[-1]] += whole
     assert len(flags) == len(starts)

@@ -70,8 +70,10 @@ class Python:
     @property
     def lacking(self) -> list[str]:
         """Debian's packages without which it cannot build, or make an environment."""
-        of = minor(self.name)
-        return [f"python{of}-dev"] * (not self.headers) + [f"python{of}-venv"] * (not self.venvs)
+        version = minor(self.name)
+        return [f"python{version}-dev"] * (not self.headers) + [f"python{version}-venv"] * (
+            not self.venvs
+        )
 
     def within(self, *command: str | Path) -> Command:
         """Return a command with its environment first on PATH, wherever that is."""

@@ -84,13 +84,13 @@ class Import(NamedTuple):
 
     path: Path  # from the package's folder
     line: int
-    of: str  # the module, with dots, from the package on; "__init__" is the package itself
+    module: str  # with dots, from the package on; "__init__" is the package itself
     at_once: bool
 
     @property
     def room(self) -> str:
         """The room that is imported."""
-        return self.of.partition(".")[0]
+        return self.module.partition(".")[0]
 
 
 def room_of(path: Path) -> str:
@@ -159,8 +159,8 @@ def upward(package: Path, rooms: tuple[Room, ...] = ROOMS, left: frozenset[str] 
     wrong: list[str] = []
     used: set[str] = set()
     below = {room.name: room.below for room in rooms}
-    for at, row in enumerate(rooms):
-        higher = set(row.below) - {each.name for each in rooms[:at]}
+    for number, row in enumerate(rooms):
+        higher = set(row.below) - {each.name for each in rooms[:number]}
         wrong += [f"the table: {row.name} may not import {name}, below it\n" for name in higher]
     unknown = {room_of(path) for path in paths(package)} - {*below, *FLOOR}
     wrong += [f"{PACKAGE / room}: this room is in no row of the table\n" for room in unknown]
@@ -181,8 +181,8 @@ def circle(package: Path) -> str:
     edges: dict[str, list[str]] = {}
     for found in all_imports(package):
         module = ".".join(found.path.with_suffix("").parts).removesuffix(".__init__")
-        if found.at_once and found.of != module:
-            edges.setdefault(module, []).append(found.of)
+        if found.at_once and found.module != module:
+            edges.setdefault(module, []).append(found.module)
             if found.room != room_of(found.path):  # the other folder's __init__ runs first
                 edges[module].append(found.room)
     done: set[str] = set()

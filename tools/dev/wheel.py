@@ -142,10 +142,10 @@ def zlib_of_system(prefix: Path) -> None:
     architecture = shell.output([*packages.compiler(), "-print-multiarch"])[1].strip()
     for header in ("zlib.h", "zconf.h"):
         places = (Path("/usr/include") / header, Path("/usr/include") / architecture / header)
-        at = next((place for place in places if place.exists()), None)
-        if at is None:
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
             shell.die(f"wheel: no {header} here (Debian's zlib1g-dev)")
-        shutil.copy(at, prefix / "include")
+        shutil.copy(path, prefix / "include")
     shutil.copy(Path(found).resolve(), prefix / "lib" / "libz.so")
     text = (prefix / "include" / "zlib.h").read_text(encoding="utf-8", errors="replace")
     write_library(prefix, "zlib", "z", text.partition('#define ZLIB_VERSION "')[2].split('"')[0])
@@ -222,10 +222,10 @@ def debian_headers(python: Python, prefix: Path) -> None:
     compiler for another libc does not look into.
     """
     folder = f"{platform.machine()}-linux-gnu/python{pythons.minor(python.name)}"
-    at = prefix / "include" / folder
-    at.mkdir(parents=True, exist_ok=True)
+    folder_of_headers = prefix / "include" / folder
+    folder_of_headers.mkdir(parents=True, exist_ok=True)
     line = f'#include "/usr/include/{folder}/pyconfig.h"\n'
-    (at / "pyconfig.h").write_text(line, encoding="utf-8")
+    (folder_of_headers / "pyconfig.h").write_text(line, encoding="utf-8")
 
 
 # ---- Wheels ------------------------------------------------------------------------------------

@@ -300,7 +300,7 @@ def run(name: str, limit_s: float) -> dict[str, Any]:
         began = time.monotonic()
         bare, _ = ended("program.py")
         middle = time.monotonic()
-        ours, said = ended(
+        ours, output = ended(
             "-m", "eventprof", "run", "--buffer", "2 GiB", "-o", paths[0], "program.py"
         )
         family = Path(work, "program.epd")
@@ -319,7 +319,7 @@ def run(name: str, limit_s: float) -> dict[str, Any]:
         "same": bare == ours == beside and bare.startswith("exit 0"),
         "found": found,
         "seconds": seconds,
-        "recorded": said[-3000:],
+        "recorded": output[-3000:],
         "printed": []
         if bare == ours == beside
         else [bare[-2000:], ours[-2000:], beside[-2000:] + beside_said[-2000:]],
@@ -367,8 +367,8 @@ def run_all(names: list[str], limit_s: float, results: Path) -> int:
         (directory / f"{name}-{VERSION}.json").write_text(json.dumps(kept, indent=1) + "\n")
         same = "as without" if kept["same"] else "NOT as without"
         print(f"{name:16} {kept['version']:10} {same}; {kept['found']}", flush=True)
-        for check, of in kept["replay"].items():
-            print(f"    {check}: {of}", flush=True)
+        for check, result in kept["replay"].items():
+            print(f"    {check}: {result}", flush=True)
         for text in kept["printed"]:
             print(textwrap.indent(text, "    > "), flush=True)
     return 1 if wrong else 0

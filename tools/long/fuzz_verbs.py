@@ -99,27 +99,31 @@ def damage(data: bytearray, other: bytes, rng: random.Random) -> None:
         if not data:
             return
         # Headers and what follows a page's begin decide most.
-        at = rng.choice([rng.randrange(len(data)), rng.randrange(min(len(data), 4096)),
+        position = rng.choice([rng.randrange(len(data)), rng.randrange(min(len(data), 4096)),
                          rng.randrange(len(data)) & ~4095 | rng.randrange(160)])  # fmt: skip
         length = rng.choice([1, 4, 8, 64, 4096])
         how = rng.randrange(7)
         if how == 0:
-            data[min(at, len(data) - 1)] ^= 1 << rng.randrange(8)
+            data[min(position, len(data) - 1)] ^= 1 << rng.randrange(8)
         elif how == 1:
-            data[at : at + length] = rng.randbytes(len(data[at : at + length]))
+            data[position : position + length] = rng.randbytes(
+                len(data[position : position + length])
+            )
         elif how == 2:
-            data[at : at + length] = rng.choice([b"\0", b"\xff"]) * len(data[at : at + length])
+            data[position : position + length] = rng.choice([b"\0", b"\xff"]) * len(
+                data[position : position + length]
+            )
         elif how == 3:
             to = rng.randrange(len(data)) & ~7
-            piece = data[at & ~7 : (at & ~7) + length]
+            piece = data[position & ~7 : (position & ~7) + length]
             data[to : to + len(piece)] = piece
         elif how == 4 and rng.random() < 0.3:
-            del data[at:]
+            del data[position:]
         elif how == 5 and rng.random() < 0.3:
-            data[at:] = other[at:]
+            data[position:] = other[position:]
         elif how == 6:
             number = rng.choice([0, 1, (1 << 31) - 1, 1 << 32, (1 << 63) - 1, (1 << 64) - 1])
-            data[at & ~7 : (at & ~7) + 8] = number.to_bytes(8, "little")
+            data[position & ~7 : (position & ~7) + 8] = number.to_bytes(8, "little")
 
 
 # ---- What is asked -------------------------------------------------------------------------------
@@ -136,12 +140,12 @@ def run_verb(command: list[str]) -> str | None:
             status = left.code if isinstance(left.code, int) else 1
         except BaseException:
             return traceback.format_exc()
-    said = err.getvalue()
-    if "Traceback" in said:
-        return said
+    message = err.getvalue()
+    if "Traceback" in message:
+        return message
     if status not in (0, 1, 2 if command[0] == "verify" else 0):  # 2: it cannot be read
-        return f"status {status}: {said}"
-    if status == 1 and not said and command[0] not in ("verify", "analyze", "info"):
+        return f"status {status}: {message}"
+    if status == 1 and not message and command[0] not in ("verify", "analyze", "info"):
         return "status 1, and not a word"
     if time.monotonic() - began > LIMIT_S:
         return f"took {time.monotonic() - began:.0f} s"
@@ -152,7 +156,9 @@ def answers(trace: eventprof.Trace) -> tuple:
     core = trace._core
     tree = core.tree(0, True)
     parts = {name: tree.pop(name) for name in list(tree) if isinstance(tree[name], dict)}
-    arrays = {f"{name} {key}": of[key] for name, of in parts.items() for key in of}
+    arrays = {
+        f"{name} {key}": arrays_of[key] for name, arrays_of in parts.items() for key in arrays_of
+    }
     rest = (tree, core.facts(), core.threads(), core.functions(), core.lost())
     return arrays, rest, trace.file["missing_count"]
 

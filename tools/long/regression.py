@@ -274,7 +274,7 @@ class Outcome(NamedTuple):
     status: str  # exit status, signal, or timeout
     cases: dict[str, str]
     seconds: float
-    said: str  # eventprof's last line, or the end of the output if there are no cases
+    last_line: str  # eventprof's last line, or the end of the output if there are no cases
 
 
 BARE, OURS, CPROFILE = "without", "eventprof", "cProfile"
@@ -336,8 +336,8 @@ def run(suite: Suite, beside: str, limit_s: float, cases: list[str] | None = Non
         ours = re.findall(r"^eventprof: .* events? in .*", output, re.M)
         if beside == OURS and not ours and status == "exit 0":
             status = "eventprof said nothing"
-        said = ours[-1].split("; to look")[0] if ours and found else output[-3000:]
-        return Outcome(status, found, seconds, said)
+        last_line = ours[-1].split("; to look")[0] if ours and found else output[-3000:]
+        return Outcome(status, found, seconds, last_line)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -388,7 +388,7 @@ def compare(
         "seconds": [round(bare.seconds, 1), round(ours.seconds, 1)],
         "cases": len(names),
         "fails_bare": [n for n in names if without[n] & {"error", "failure", "error+failure"}],
-        "recorded": ours.said,
+        "recorded": ours.last_line,
         "differences": {
             n: ["|".join(sorted(without[n])), "|".join(sorted(under[n])), under_cprofile.get(n, "")]
             for n in cases
@@ -396,7 +396,7 @@ def compare(
         "unsteady": {n: ["|".join(sorted(without[n])), "|".join(sorted(under[n]))] for n in flaky},
     }
     if (not bare.cases and bare.status != ours.status) or "said nothing" in ours.status:
-        kept["output"] = [bare.said, ours.said]
+        kept["output"] = [bare.last_line, ours.last_line]
     return kept
 
 
@@ -491,16 +491,16 @@ def page(directory: Path) -> None:
             return "not run"
         bare, ours = result["status"]
         differ = len(result["differences"])
-        said = f"{result['cases']:,}"
+        text = f"{result['cases']:,}"
         if result["fails_bare"]:
-            said += f", {len(result['fails_bare'])} fail without eventprof, too"
+            text += f", {len(result['fails_bare'])} fail without eventprof, too"
         if result["unsteady"]:
-            said += f", {len(result['unsteady'])} with changing results"
+            text += f", {len(result['unsteady'])} with changing results"
         if differ:
-            said += f"; **{differ} differ**"
+            text += f"; **{differ} differ**"
         elif bare != ours and not result["unsteady"]:
-            said += f"; **{bare}, then {ours}**"
-        return f"{result['package']}: {said}" if result["package"] not in (False, version) else said
+            text += f"; **{bare}, then {ours}**"
+        return f"{result['package']}: {text}" if result["package"] not in (False, version) else text
 
     def table(names: list[str]) -> list[str]:
         out = [".. list-table::", "   :header-rows: 1", "", "   * - suite"]

@@ -57,7 +57,7 @@ def result_of(name: str, limit_s: float, again: int) -> dict[str, Any]:
             "seconds": [None, round(ours.seconds, 1)],
             "cases": len(ours.cases),
             "fails_bare": [],
-            "recorded": ours.said,
+            "recorded": ours.last_line,
             "differences": {},
             "unsteady": {},
         }

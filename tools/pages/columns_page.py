@@ -30,10 +30,12 @@ WIDTHS = (24, 60)  # of the last two
 def table(name):
     """Return a table's columns as reStructuredText."""
     rows = []
-    for of in described(name):
-        text = re.sub(r"\brow of (\w+)", r"row of ``\1``", of.meaning) + of.more
-        kind = of.type if of.reading in ("number", "address") else "text"
-        rows.append((of.name, kind, of.unit or "--", of.null_if or "--", text))
+    for description in described(name):
+        text = re.sub(r"\brow of (\w+)", r"row of ``\1``", description.meaning) + description.more
+        kind = description.type if description.reading in ("number", "address") else "text"
+        rows.append(
+            (description.name, kind, description.unit or "--", description.null_if or "--", text)
+        )
     lines = []
     for row in (HEADS, *rows):
         cells = [[row[0]], [row[1]], [row[2]],
@@ -53,9 +55,9 @@ def table(name):
 def written(page, text):
     """Return a page's text with its tables as they are now."""
     for head, name in PAGES[page].items():
-        at = text.index(head) + len(head)
+        position = text.index(head) + len(head)
         old = re.compile(r"^=+  .*\n(?:.*\n)*?=+  .*\n(?:.*\n)*?=+  .*\n", re.MULTILINE)
-        found = old.search(text, at)
+        found = old.search(text, position)
         assert found is not None, head
         text = text[: found.start()] + table(name) + text[found.end() :]
     return text

@@ -76,19 +76,19 @@ class _Writer:
 
     def items(self, kind: int, items: list[bytes]) -> None:
         """Add items, in as many sections as they take."""
-        at = 0
-        while at < len(items):
-            first, size = at, 0
-            while at < len(items) and size < _GOAL:
-                size += len(items[at])
-                at += 1
-            self.section(kind, at - first, b"".join(items[first:at]))
+        position = 0
+        while position < len(items):
+            first, size = position, 0
+            while position < len(items) and size < _GOAL:
+                size += len(items[position])
+                position += 1
+            self.section(kind, position - first, b"".join(items[first:position]))
 
     def finish(self) -> list[bytes]:
         """Add index and trailer; give the file's bytes in pieces."""
-        at, count = self.offset, len(self.index)
+        offset, count = self.offset, len(self.index)
         self.section(INDEX, count, b"".join(self.index[:count]))
-        trailer = struct.pack("<QQ4x8s", at, self.offset, b"EVPAREND")
+        trailer = struct.pack("<QQ4x8s", offset, self.offset, b"EVPAREND")
         self.parts.append(trailer + struct.pack("<I", zlib.crc32(trailer)))
         return self.parts
 

@@ -153,8 +153,8 @@ def _nanoseconds(start: logs.Anchor, end: logs.Anchor) -> tuple[Callable[[int], 
     """Return a function from ticks to ns since the start, and the number of ticks a second."""
     ticks, ns = end.ticks - start.ticks, end.monotonic_ns - start.monotonic_ns
     if ticks <= 0 or ns <= 0:
-        return lambda at: 0, 1e9
-    return lambda at: (at - start.ticks) * ns // ticks, ticks * 1e9 / ns
+        return lambda ticks_then: 0, 1e9
+    return lambda ticks_then: (ticks_then - start.ticks) * ns // ticks, ticks * 1e9 / ns
 
 
 def decode(capture: logs.Capture, kinds_asked: int) -> Data:
@@ -261,13 +261,13 @@ def _decode_thread(
             time = min(max(time, to_ns(ticks)), data.duration)  # never back
             by = line = offset = -1
             if kind in OPENING:
-                at = stack.depth - 1
-                while at >= 0 and stack.calls[at].level != logs.SHOWN:
-                    at -= 1
-                if at >= 0:
-                    code = stack.calls[at].what
+                depth = stack.depth - 1
+                while depth >= 0 and stack.calls[depth].level != logs.SHOWN:
+                    depth -= 1
+                if depth >= 0:
+                    code = stack.calls[depth].what
                     by = names.row(code)
-                    if kind == C_CALL and at == stack.depth - 1:
+                    if kind == C_CALL and depth == stack.depth - 1:
                         offset, line = place, _line(code, place)
             if thread.first is None:
                 thread.first = time
@@ -364,19 +364,19 @@ def pair(data: Data) -> Calls:
             calls.event_call.append(len(calls.start))
             open_call(stack, time, kind, row, function, by, line, 0)
             continue
-        at = len(stack) - 1
-        while at >= 0 and calls.function[stack[at]] != function:
-            at -= 1
-        if at < 0:
+        depth = len(stack) - 1
+        while depth >= 0 and calls.function[stack[depth]] != function:
+            depth -= 1
+        if depth < 0:
             calls.unmatched_ends += 1
             calls.event_depth.append(-1)
             calls.event_call.append(-1)
             continue
-        while len(stack) > at + 1:
+        while len(stack) > depth + 1:
             calls.ends_unseen += 1
             close(stack, time, END_UNSEEN)
         flags = YIELDED if kind == YIELD else RAISED if kind in (UNWIND, C_EXCEPTION) else 0
-        calls.event_depth.append(at)
+        calls.event_depth.append(depth)
         calls.event_call.append(close(stack, time, flags))
     for stack in stacks:
         while stack:

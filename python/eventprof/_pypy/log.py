@@ -550,8 +550,8 @@ class Session:
         """Count the events that have no room."""
         log.sealed += 1
         stack = Stack([])
-        for at in range(log.next):
-            kind = stack.step(log.words[at] & KIND_MASK, log.objects[at], log.places[at])
+        for index in range(log.next):
+            kind = stack.step(log.words[index] & KIND_MASK, log.objects[index], log.places[index])
             if kind:
                 log.lost[kind] = log.lost.get(kind, 0) + 1
 
@@ -592,7 +592,7 @@ class Session:
             end,
             self.full_ticks,
             self.clock,
-            [] if listener is None else listener.told(),
+            [] if listener is None else listener.happenings(),
             0 if listener is None else listener.lost,
             None if listener is None else listener.stats(),
         )

@@ -33,18 +33,18 @@ from .trace import Trace
 class _Bytes:
     """Bytes that are read from the front; reading past the end is a FormatError."""
 
-    __slots__ = ("at", "data", "path")
+    __slots__ = ("data", "offset", "path")
 
     def __init__(self, data: bytes, path: str) -> None:
         self.data = data
-        self.at = 0
+        self.offset = 0
         self.path = path
 
     def take(self, count: int) -> bytes:
-        if self.at + count > len(self.data):
+        if self.offset + count > len(self.data):
             raise FormatError(f"{self.path}: a part of it ends too early")
-        self.at += count
-        return self.data[self.at - count : self.at]
+        self.offset += count
+        return self.data[self.offset - count : self.offset]
 
     def byte(self) -> int:
         return self.take(1)[0]
@@ -123,18 +123,18 @@ def _sections(content: bytes, source: str) -> tuple[list[tuple[int, int, int, by
         raise UnsupportedError(
             f"{source}: it has format 1.{minor}, and this eventprof reads format 1.{MINOR}"
         )
-    at = 64
+    position = 64
     found: list[tuple[int, int, int, bytes]] = []
     while True:
-        header = content[at : at + 48]
+        header = content[position : position + 48]
         if len(header) < 48 or zlib.crc32(header[:44]) != struct.unpack_from("<I", header, 44)[0]:
-            return found, f"its part {len(found) + 1}, at offset {at}, is damaged or missing"
+            return found, f"its part {len(found) + 1}, at offset {position}, is damaged or missing"
         kind, codec, raw, stored, items, blocks, crc = struct.unpack_from("<IB3xQQQQI", header)
         if kind == INDEX:
             return found, ""
-        body = content[at + 48 : at + 48 + stored]
+        body = content[position + 48 : position + 48 + stored]
         if len(body) < stored or zlib.crc32(body) != crc:
-            return found, f"its part {len(found) + 1}, at offset {at}, is damaged or cut off"
+            return found, f"its part {len(found) + 1}, at offset {position}, is damaged or cut off"
         if codec == 2:
             raise UnsupportedError(
                 f"{source}: it is compressed by zstd, which PyPy's standard library lacks; open "
@@ -142,9 +142,9 @@ def _sections(content: bytes, source: str) -> tuple[list[tuple[int, int, int, by
             )
         body = zlib.decompress(body) if codec == 1 else body
         if len(body) != raw:
-            return found, f"its part {len(found) + 1}, at offset {at}, has another size"
+            return found, f"its part {len(found) + 1}, at offset {position}, has another size"
         found.append((kind, items, blocks, body))
-        at += 48 + stored
+        position += 48 + stored
 
 
 def _read(content: bytes, source: str) -> Trace:
@@ -160,7 +160,7 @@ def _read(content: bytes, source: str) -> Trace:
     threads_with_open: list[tuple[int, int, int]] = []
     has_recording = False
     for kind, items, _, raw in sections:
-        of = _Bytes(raw, source)
+        section = _Bytes(raw, source)
         if kind == RECORDING:
             fields = struct.unpack_from("<QQqqqdQQQqQQII", raw)
             data.kinds_asked, data.frequency_hz = fields[0], fields[5]
@@ -174,22 +174,24 @@ def _read(content: bytes, source: str) -> Trace:
             metadata = found if isinstance(found, dict) else {}
         for _ in range(items if kind in (STRINGS, NAMES, SITES, THREADS, OPEN) else 0):
             if kind == STRINGS:
-                strings.append(of.take(of.varint()).decode("utf-8", "surrogatepass"))
+                strings.append(section.take(section.varint()).decode("utf-8", "surrogatepass"))
             elif kind == NAMES:
-                texts = [strings[of.varint()] for _ in range(3)]
-                line = of.zigzag()
+                texts = [strings[section.varint()] for _ in range(3)]
+                line = section.zigzag()
                 data.functions.append(
                     decode.Function(
                         texts[0], texts[1], texts[2], None if line < 0 else line,
-                        _NAME_KINDS[of.varint()],
+                        _NAME_KINDS[section.varint()],
                     )
                 )  # fmt: skip
             elif kind == SITES:
-                sites.append((of.varint(), of.varint(), of.zigzag(), of.zigzag()))
+                sites.append(
+                    (section.varint(), section.varint(), section.zigzag(), section.zigzag())
+                )
             elif kind == THREADS:
-                data.threads.append(_thread(of))
+                data.threads.append(_thread(section))
             else:
-                threads_with_open.append((of.varint(), of.varint(), of.varint()))
+                threads_with_open.append((section.varint(), section.varint(), section.varint()))
     if not has_recording:
         raise FormatError(f"{source}: {wrong or 'what it says about its recording is missing'}")
     for row, kind, site in threads_with_open:
@@ -208,16 +210,16 @@ def _read(content: bytes, source: str) -> Trace:
     return Trace(data, metadata, None if stats is None else runtime.Stats(**stats), file)
 
 
-def _counts(of: _Bytes) -> dict[int, int]:
-    return {of.varint(): of.varint() for _ in range(of.varint())}
+def _counts(data: _Bytes) -> dict[int, int]:
+    return {data.varint(): data.varint() for _ in range(data.varint())}
 
 
-def _thread(of: _Bytes) -> decode.Thread:
-    flags, number, native_id = of.varint(), of.varint(), of.varint()
-    name = of.take(of.varint()).decode("utf-8", "surrogatepass")
+def _thread(data: _Bytes) -> decode.Thread:
+    flags, number, native_id = data.varint(), data.varint(), data.varint()
+    name = data.take(data.varint()).decode("utf-8", "surrogatepass")
     thread = decode.Thread(name if flags & 2 else None, number, native_id)
-    first, last = of.zigzag(), of.zigzag()
-    thread.recorded, thread.lost = _counts(of), _counts(of)
+    first, last = data.zigzag(), data.zigzag()
+    thread.recorded, thread.lost = _counts(data), _counts(data)
     if thread.recorded:
         thread.first, thread.last = first, last
     return thread
@@ -228,10 +230,10 @@ def _block(
 ) -> None:
     head = struct.unpack_from("<IIqq8I", raw)
     count, time = head[0], head[2]
-    streams, at = [], 56
+    streams, position = [], 56
     for length in head[4:]:
-        streams.append(_Bytes(raw[at : at + length], path))
-        at += length
+        streams.append(_Bytes(raw[position : position + length], path))
+        position += length
     threads, times, long_times, kinds, numbers = streams[:5]
     after_two, after_one = [0] * (1 << 16), [0] * (1 << 12)
     history: dict[int, tuple[int, int]] = {}

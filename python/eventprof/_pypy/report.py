@@ -39,15 +39,15 @@ def text(trace: Trace, limit: int = 15) -> str:
             word = row.type if row.event == "jit_compile" else row.event[4:].replace("_", " ")
             kinds[word] = kinds.get(word, 0) + 1
         size = sum(row.asmlen or 0 for row in jit)
-        told = ", ".join(plural(count, word) for word, count in kinds.items())
-        lines += ["", f"compiler: {told}; {size:,} bytes of machine code"]
+        counts = ", ".join(plural(count, word) for word, count in kinds.items())
+        lines += ["", f"compiler: {counts}; {size:,} bytes of machine code"]
     gc = trace.gc
     if len(gc):
         for event in ("gc_minor", "gc_collect_step", "gc_collect"):
-            of = [row for row in gc if row.event == event]
-            if of:
-                time = sum(getattr(row, "duration", None) or 0 for row in of)
-                count = sum(row.count for row in of)
+            rows = [row for row in gc if row.event == event]
+            if rows:
+                time = sum(getattr(row, "duration", None) or 0 for row in rows)
+                count = sum(row.count for row in rows)
                 took = f", {show_ns(time)}" if event != "gc_collect" else ""
                 lines.append(f"{event}: {count:,}{took}")
     return "\n".join(lines)

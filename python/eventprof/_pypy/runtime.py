@@ -174,7 +174,7 @@ class Listener:
         ticks, ident = self.now(), threading.get_ident()
         self._happenings.append((ticks, ident, event, code, details))
 
-    def told(self) -> list[Happening]:
+    def happenings(self) -> list[Happening]:
         """Return the events so far."""
         return [
             Happening(ticks, ident, event, code, _line(code, details), details)
@@ -257,9 +257,9 @@ def _set_trace_limit(calls: bool) -> None:
 def _line(code: CodeType | None, details: dict[str, Any]) -> int | None:
     if code is None:
         return None
-    at = details["instruction"]
+    offset = details["instruction"]
     for begin, end, line in code.co_lines():
-        if begin <= at < end and line is not None:
+        if begin <= offset < end and line is not None:
             return line
     return code.co_firstlineno
 

@@ -52,10 +52,10 @@ class _Report:
         from .report import functions, text
 
         trace = open_archive(arguments.file)
-        said = text(trace, arguments.limit)
+        output = text(trace, arguments.limit)
         if self._verb == "stats":
-            said = "\n".join(functions(trace, arguments.limit))
-        print(said)
+            output = "\n".join(functions(trace, arguments.limit))
+        print(output)
         return 0
 
 

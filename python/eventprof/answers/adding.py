@@ -71,8 +71,8 @@ class AddedTree(Tree):
             of_nodes.append(np.array(rows))
             lines = zip(tree.leaf_node.tolist(), function_to[tree.leaf_function].tolist(),
                         tree.leaf_line.tolist(), strict=True)  # fmt: skip
-            at = [leaves.setdefault((rows[node], *line), len(leaves)) for node, *line in lines]
-            of_leaves.append(np.array(at, dtype=np.int64))
+            leaf_of = [leaves.setdefault((rows[node], *line), len(leaves)) for node, *line in lines]
+            of_leaves.append(np.array(leaf_of, dtype=np.int64))
         table = np.array(places, dtype=np.int64)
         self.count = len(table)
         self.parent = table[:, 0].astype(np.uint32)
@@ -127,14 +127,14 @@ def _added(name: str, count: int, rows: list[Array], values: list[Array]) -> Arr
     """Add one figure of all trees; ``rows[tree][node]`` is the node's row in the sum."""
     if name == _SHORTEST:
         none = np.iinfo(np.int64).max
-        least = np.full(count, none, dtype=np.int64)
-        for at, figures in zip(rows, values, strict=True):
-            np.minimum.at(least, at, np.where(figures < 0, none, figures))
-        return np.where(least == none, -1, least)
+        smallest = np.full(count, none, dtype=np.int64)
+        for place, figures in zip(rows, values, strict=True):
+            np.minimum.at(smallest, place, np.where(figures < 0, none, figures))
+        return np.where(smallest == none, -1, smallest)
     result = np.full(count, -1 if name == _LONGEST else 0, dtype=np.int64)
     put = np.maximum.at if name == _LONGEST else np.add.at
-    for at, figures in zip(rows, values, strict=True):
-        put(result, at, figures)
+    for place, figures in zip(rows, values, strict=True):
+        put(result, place, figures)
     return result
 
 

@@ -76,18 +76,18 @@ def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
     up = np.where(visible[tree.parent], tree.parent, 0).astype(np.int64)
     pending = ~visible[tree.parent]
     if pending.any():  # the nearest visible node above; each round doubles how far `at` points
-        at = np.where(visible, np.arange(tree.count), tree.parent).astype(np.int64)
+        shown_at = np.where(visible, np.arange(tree.count), tree.parent).astype(np.int64)
         while True:
-            further = at[at]
-            if np.array_equal(further, at):
+            further = shown_at[shown_at]
+            if np.array_equal(further, shown_at):
                 break
-            at = further
-        up = at[tree.parent]
+            shown_at = further
+        up = shown_at[tree.parent]
     figures = {name: tree.below(name) for name in ("total", "lock_waited", "allocated", "at_peak")}
     self_time = np.zeros(tree.count, dtype=np.int64)
     keepers = np.flatnonzero(visible)
-    at = np.where(visible, np.arange(tree.count), up)
-    np.add.at(self_time, at, tree.own("self"))
+    shown_at = np.where(visible, np.arange(tree.count), up)
+    np.add.at(self_time, shown_at, tree.own("self"))
     calls = tree.own("calls")
     whole = max(int(figures["total"][root]), 1)
     bytes_whole = max(int(figures["at_peak"][root]), 1)

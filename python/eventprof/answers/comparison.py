@@ -36,11 +36,11 @@ def diff(trace: Recorded, other: Recorded) -> Table:
             "both" if k in before and k in after else "gone" if k in before else "new" for k in keys
         ],
     }
-    for at, what in enumerate(_DIFFED):
+    for index, what in enumerate(_DIFFED):
         pair = []
         for side, values in (("before", before), ("after", after)):
             known = np.array([key in values for key in keys], dtype=bool)
-            column = np.array([values[k][at] if k in values else 0 for k in keys], np.int64)
+            column = np.array([values[k][index] if k in values else 0 for k in keys], np.int64)
             columns[f"{what}_{side}"] = masked(column, ~known)
             pair.append(column)
         columns[f"{what}_change"] = pair[1] - pair[0]
@@ -56,6 +56,6 @@ def _keyed_functions(trace: Recorded) -> dict[tuple[Any, Any, Any], list[int]]:
     keys = zip(table["name"], table["module"], table["file"], strict=True)
     for key, *values in zip(keys, *numbers, strict=True):
         so_far = result.setdefault(key, [0] * len(_DIFFED))
-        for at, value in enumerate(values):
-            so_far[at] += value
+        for row, value in enumerate(values):
+            so_far[row] += value
     return result

@@ -49,10 +49,16 @@ class Part:
 def _own_lines(
     tree: Tree, lines: dict[str, Any], values: Any, whole: int, count: int
 ) -> list[OwnLine]:
-    rows = [at for at in np.argsort(-values, kind="stable").tolist() if lines["function"][at] >= 0]
+    rows = [
+        row for row in np.argsort(-values, kind="stable").tolist() if lines["function"][row] >= 0
+    ]
     found = []
-    for at in rows[:count]:
-        value, function, line = int(values[at]), int(lines["function"][at]), int(lines["line"][at])
+    for row in rows[:count]:
+        value, function, line = (
+            int(values[row]),
+            int(lines["function"][row]),
+            int(lines["line"][row]),
+        )
         if value > 0:
             name, _, file, _, _ = tree.functions[function]
             share = value / max(whole, 1)
@@ -114,8 +120,8 @@ def resident_at(trace: Trace, time: int) -> tuple[int, int | None] | None:
     when, held, recorder = trace._core.resident()
     if not len(when):
         return None
-    at = int(np.searchsorted(when, time))
-    row = max(max(at - 1, 0), min(at, len(held) - 1), key=held.__getitem__)
+    sample = int(np.searchsorted(when, time))
+    row = max(max(sample - 1, 0), min(sample, len(held) - 1), key=held.__getitem__)
     return int(held[row]), int(recorder[row]) or None
 
 

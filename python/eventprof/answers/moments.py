@@ -144,7 +144,7 @@ def _checked_time(trace: Recorded, name: str, given: int | str) -> int:
     return time
 
 
-def at(trace: Recorded, time: int | str) -> Instant:
+def instant(trace: Recorded, time: int | str) -> Instant:
     """Answer `Trace.at`."""
     now = _checked_time(trace, "time", time)
     core = trace._core
@@ -245,9 +245,9 @@ def during(trace: Recorded, function: Function) -> Within:
     row = find_function(trace, function)
     core = trace._core
     functions, parent, depth = (core.calls(c) for c in ("function", "parent", "depth"))
-    mine = functions == row
-    below = mine.copy()
-    outermost = mine.copy()
+    chosen = functions == row
+    below = chosen.copy()
+    outermost = chosen.copy()
     # Level by level: a call lies below if its parent does. Each call is visited once.
     order = np.argsort(depth, kind="stable")
     bounds = np.searchsorted(depth[order], np.arange(depth.max(initial=0) + 2))
@@ -282,4 +282,4 @@ def during(trace: Recorded, function: Function) -> Within:
         },
     )
     total = int(duration[outermost].sum())
-    return Within(row, name or "", trace.calls[mine], table, total, trace._title(""))
+    return Within(row, name or "", trace.calls[chosen], table, total, trace._title(""))

@@ -46,11 +46,11 @@ def find_call(trace: Trace, asked: Mapping[str, Any]) -> int:
     name = str(asked["span"] if is_span else asked["slowest"])
     rows = trace._core.functions()
     wanted = []
-    for at, (known, module, _, _, kind) in enumerate(rows):
+    for number, (known, module, _, _, kind) in enumerate(rows):
         last = (known or "").rpartition(".")[2]
         fits = name in (known, f"{module}.{known}", last)
         if fits and (kind == "user") == is_span:
-            wanted.append(at)
+            wanted.append(number)
     function = trace._core.calls("function")
     calls = np.flatnonzero(np.isin(function, wanted))
     # A library may have a function of the same name, and that one may be slower.
@@ -95,16 +95,16 @@ def call_rows(trace: Trace, call: int, limit: int) -> tuple[list[dict[str, Any]]
 
     def row_of(calls: list[int], depth: int) -> dict[str, Any]:
         first = calls[0]
-        of = int(function[first])
-        if of not in medians:
-            medians[of] = int(np.median(duration[function == of]))
-        known = functions[of] if of >= 0 else (None,) * 5
+        callee = int(function[first])
+        if callee not in medians:
+            medians[callee] = int(np.median(duration[function == callee]))
+        known = functions[callee] if callee >= 0 else (None,) * 5
         return {
             "handle": f"c-{first}", "depth": depth, "name": known[0], "module": known[1],
             "file": known[2], "line": known[3],
             "caller_line": int(line[first]) if line[first] > 0 else None,
             "calls": len(calls), "at": int(core("start")[first]),
-            "total": int(duration[calls].sum()), "median": medians[of],
+            "total": int(duration[calls].sum()), "median": medians[callee],
             "allocated": int(core("allocated")[calls].sum()),
         }  # fmt: skip
 
@@ -115,15 +115,15 @@ def call_rows(trace: Trace, call: int, limit: int) -> tuple[list[dict[str, Any]]
             runs[-1].append(row)
         else:
             runs.append([row])
-    heavy = sorted(range(len(runs)), key=lambda at: -int(duration[runs[at]].sum()))
-    rest = sum(int(duration[runs[at]].sum()) for at in heavy[limit:])
-    rows = [row_of(runs[at], 1) for at in sorted(heavy[:limit])]
+    heavy = sorted(range(len(runs)), key=lambda run: -int(duration[runs[run]].sum()))
+    rest = sum(int(duration[runs[run]].sum()) for run in heavy[limit:])
+    rows = [row_of(runs[run], 1) for run in sorted(heavy[:limit])]
     return [row_of([call], 0), *rows], len(heavy[limit:]), rest
 
 
-def open_rows(trace: Trace, at: int | str) -> list[dict[str, Any]]:
+def open_rows(trace: Trace, moment: int | str) -> list[dict[str, Any]]:
     """Return the calls that were open at a time, thread by thread, as rows for a program."""
-    time = parse_duration("at", at)
+    time = parse_duration("at", moment)
     if time > trace.duration:
         raise ValueError(f"at must be from 0 to {trace.duration:,} ns, not {time:,}")
     calls = trace._core.calls
@@ -132,8 +132,8 @@ def open_rows(trace: Trace, at: int | str) -> list[dict[str, Any]]:
     rows = np.flatnonzero((start <= time) & (start + duration > time))
     functions, threads = trace._core.functions(), trace._thread_rows
     found = []
-    for of in np.unique(thread[rows]).tolist():
-        for depth, row in enumerate(rows[thread[rows] == of].tolist()):
+    for each_thread in np.unique(thread[rows]).tolist():
+        for depth, row in enumerate(rows[thread[rows] == each_thread].tolist()):
             known = functions[function[row]] if function[row] >= 0 else (None,) * 5
             found.append({
                 "handle": f"c-{row}", "depth": depth, "name": known[0], "module": known[1],
@@ -141,6 +141,6 @@ def open_rows(trace: Trace, at: int | str) -> list[dict[str, Any]]:
                 "caller_line": int(line[row]) if line[row] > 0 else None,
                 "calls": 1, "at": int(start[row]), "total": int(duration[row]), "median": None,
                 "allocated": int(calls("allocated")[row]),
-                "thread": threads[of][0] or f"thread {of}",
+                "thread": threads[each_thread][0] or f"thread {each_thread}",
             })  # fmt: skip
     return found

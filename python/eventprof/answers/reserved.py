@@ -37,8 +37,8 @@ def reserved_at_peak(trace: Trace, tree: Tree) -> int:
     when, resident, recorder = trace._core.resident()
     if not peak or not len(when):
         return 0
-    least, _ = tree.live_bins(_BINS)
-    live = least[np.minimum(when * _BINS // max(trace.duration, 1), _BINS - 1)]
+    lowest, _ = tree.live_bins(_BINS)
+    live = lowest[np.minimum(when * _BINS // max(trace.duration, 1), _BINS - 1)]
     near_peak = live >= _NEAR_PEAK * peak
     if not near_peak.any():
         return 0

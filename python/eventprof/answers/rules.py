@@ -67,18 +67,18 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
     """Find functions that own code calls again and again where one call would be enough."""
     tree = case.tree
     wanted: dict[tuple[str | None, str], int] = {}
-    for at, (_, module, names, _, _) in enumerate(IN_A_LOOP):
+    for number, (_, module, names, _, _) in enumerate(IN_A_LOOP):
         for name in names:
-            wanted[module, name] = at
+            wanted[module, name] = number
     row_of = np.full(len(tree.functions) + 1, -1)
-    for at, (known, module, *_) in enumerate(tree.functions):
-        row_of[at] = wanted.get((module, known or ""), -1)
+    for number, (known, module, *_) in enumerate(tree.functions):
+        row_of[number] = wanted.get((module, known or ""), -1)
     called = case.own[np.maximum(tree.caller, -1)]
     calls = tree.own("calls")
     around = np.maximum(tree.own("calls") + tree.own("resumes"), 1)[tree.parent]
     rows = row_of[np.maximum(tree.function, -1)]
-    for at, (rule, _, _, many, advice) in enumerate(IN_A_LOOP):
-        nodes = np.flatnonzero((rows == at) & called & (calls >= many * around))
+    for number, (rule, _, _, many, advice) in enumerate(IN_A_LOOP):
+        nodes = np.flatnonzero((rows == number) & called & (calls >= many * around))
         if not len(nodes):
             continue
         nodes = nodes[np.argsort(-calls[nodes], kind="stable")]
@@ -113,7 +113,7 @@ def frames_by_row(case: Case) -> Iterator[Finding]:
     """Find frames of pandas that own code takes apart row by row."""
     tree = case.tree
     kinds = [_ROWS.get((module or "", name or "")) for name, module, *_ in tree.functions]
-    found = [at for at, kind in enumerate(kinds) if kind]
+    found = [number for number, kind in enumerate(kinds) if kind]
     many = np.isin(tree.function, found) & (tree.own("resumes") >= 1000)
     for node in np.flatnonzero(many).tolist():
         rows = int(tree.own("resumes")[node])
@@ -152,26 +152,26 @@ def growing_calls(case: Case) -> Iterator[Finding]:
     flags = core.calls("flags")
     own = may_be[np.maximum(function, -1)] & (flags & (1 | 2 | 16 | 32) == 0)
     rows = np.flatnonzero(own)
-    for of in np.unique(function[rows]).tolist():
-        mine = rows[function[rows] == of]
-        total = int(duration[mine].sum())
-        if len(mine) < 200 or total < 0.3 * case.whole:
+    for callee in np.unique(function[rows]).tolist():
+        calls = rows[function[rows] == callee]
+        total = int(duration[calls].sum())
+        if len(calls) < 200 or total < 0.3 * case.whole:
             continue
-        mine = mine[np.argsort(start[mine], kind="stable")]
-        parts = np.array([np.median(part) for part in np.array_split(duration[mine], 10)])
+        calls = calls[np.argsort(start[calls], kind="stable")]
+        parts = np.array([np.median(part) for part in np.array_split(duration[calls], 10)])
         rising = int((np.diff(parts) > 0).sum())
         if rising < 8 or parts[-1] < 5 * max(parts[0], 1.0) or parts[-1] < 2 * parts[4]:
             continue
         yield Finding(
             "growing-calls",
-            f"{case.tree.function_name(of)} takes longer from call to call: "
+            f"{case.tree.function_name(callee)} takes longer from call to call: "
             f"{show_ns(int(parts[0]))} at first, {show_ns(int(parts[-1]))} at last, "
-            f"over {len(mine):,} calls",
+            f"over {len(calls):,} calls",
             "The work of a call grows with what was done before. Keep an index or a total.",
             total / case.whole,
-            {"calls": len(mine), "first": int(parts[0]), "last": int(parts[-1]), "time": total},
-            (case.line_evidence(of, -1),),
-            f"eventprof tree FILE --slowest {case.tree.functions[of][0]}",
+            {"calls": len(calls), "first": int(parts[0]), "last": int(parts[-1]), "time": total},
+            (case.line_evidence(callee, -1),),
+            f"eventprof tree FILE --slowest {case.tree.functions[callee][0]}",
         )
 
 
@@ -184,8 +184,8 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     slowest = 0.25 * case.trace.duration
     sums = case.tree.by_function()
     often = case.own & (sums["calls"] >= 20)
-    of = case.tree.function
-    if not (often[np.maximum(of, -1)] & (case.tree.own("longest") >= slowest)).any():
+    callee = case.tree.function
+    if not (often[np.maximum(callee, -1)] & (case.tree.own("longest") >= slowest)).any():
         return
     core = case.trace._core
     function, duration, parent = (
@@ -198,12 +198,12 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     own = case.own[np.maximum(function, -1)] & whole_calls
     slow = np.flatnonzero(own & (duration >= slowest))
     inside = None
-    told: set[int] = set()
+    reported: set[int] = set()
     for row in slow.tolist():
-        of = int(function[row])
-        same = np.flatnonzero((function == of) & whole_calls)
+        callee = int(function[row])
+        same = np.flatnonzero((function == callee) & whole_calls)
         median = float(np.median(duration[same]))
-        if of in told or len(same) < 20 or duration[row] < 20 * max(median, 1.0):
+        if callee in reported or len(same) < 20 or duration[row] < 20 * max(median, 1.0):
             continue
         if np.count_nonzero(duration[same] > duration[row] / 4) > 2:
             continue
@@ -217,16 +217,16 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
         # most of its own time: the machine may have been slow.
         if not more and blocked < max(duration[row] / 2, slowest):
             continue
-        told.add(of)
+        reported.add(callee)
         yield Finding(
             "one-slow-call",
-            f"one call of {case.tree.function_name(of)} took {show_ns(int(duration[row]))}, the "
-            f"median of {len(same):,} is {show_ns(int(median))}",
+            f"one call of {case.tree.function_name(callee)} took {show_ns(int(duration[row]))}, "
+            f"the median of {len(same):,} is {show_ns(int(median))}",
             "Look at what this call did that others did not.",
             float(duration[row]) / case.whole,
             {"call": row, "time": int(duration[row]), "median": int(median), "calls": len(same),
              "calls_inside": int(inside[row]), "blocked": int(blocked)},
-            (case.line_evidence(of, -1),),
+            (case.line_evidence(callee, -1),),
             f"eventprof tree FILE --call {row}",
         )  # fmt: skip
 
@@ -250,13 +250,13 @@ _MANY_IMPORTS = 20
 def imports(case: Case) -> Iterator[Finding]:
     """Find runs that do little but import."""
     tree = case.tree
-    of = [
-        at for at, row in enumerate(tree.functions)
+    rows = [
+        number for number, row in enumerate(tree.functions)
         if row[0] == "_find_and_load" and (row[1] or "").startswith("importlib")
     ]  # fmt: skip
-    if not of:
+    if not rows:
         return
-    imports = np.isin(tree.function, of)
+    imports = np.isin(tree.function, rows)
     if int(tree.own("calls")[imports].sum()) < _MANY_IMPORTS:
         return
     nodes = np.flatnonzero(tree.outermost(np.where(imports, 0, -1)))
@@ -278,9 +278,9 @@ def imports(case: Case) -> Iterator[Finding]:
 def collections(case: Case) -> Iterator[Finding]:
     """Find runs of the garbage collector that take long, or that own code asks for often."""
     tree = case.tree
-    of = [at for at, row in enumerate(tree.functions) if row[:2] == ("collect", "gc")]
+    rows = [number for number, row in enumerate(tree.functions) if row[:2] == ("collect", "gc")]
     called = case.own[np.maximum(tree.caller, -1)]
-    nodes = np.flatnonzero(np.isin(tree.function, of) & called)
+    nodes = np.flatnonzero(np.isin(tree.function, rows) & called)
     count, time = int(tree.own("calls")[nodes].sum()), int(tree.nodes["total"][nodes].sum())
     all_calls = max(int(tree.below("calls")[0]), 1)
     if count >= 20 and (time >= 0.1 * case.whole or count >= 0.1 * all_calls):
@@ -294,7 +294,7 @@ def collections(case: Case) -> Iterator[Finding]:
             tuple(case.node_evidence(int(node)) for node in nodes[:5]),
             "eventprof tree FILE",
         )
-    runs = [at for at, row in enumerate(tree.functions) if row[4] == "gc"]
+    runs = [number for number, row in enumerate(tree.functions) if row[4] == "gc"]
     own_runs = np.flatnonzero(np.isin(tree.function, runs))
     count, time = int(tree.own("calls")[own_runs].sum()), int(tree.own("self")[own_runs].sum())
     if not len(nodes) and count >= 50 and time >= 0.3 * case.whole:
@@ -324,8 +324,8 @@ def _file_buffers(case: Case, function: int, line: int) -> dict[str, int]:
     """
     tree = case.tree
     opens = [
-        at
-        for at, (name, module, *_) in enumerate(tree.functions)
+        number
+        for number, (name, module, *_) in enumerate(tree.functions)
         if name == "open" and module in ("io", "_io")
     ]
     of_function, of_line = tree.leaf_owners(case.own)
@@ -338,13 +338,13 @@ def churn(case: Case) -> Iterator[Finding]:
     """Find own lines that allocate large blocks only to free them at once."""
     lines, peak = case.lines, int(case.tree.facts["peak"])
     whole = max(int(lines["allocated"].sum()), 1)
-    least = max(32 * _MIB, 20 * peak, 0.5 * whole)
-    for at in np.flatnonzero((lines["function"] >= 0) & (lines["allocated"] >= least)).tolist():
-        buffers = _file_buffers(case, int(lines["function"][at]), int(lines["line"][at]))
+    enough = max(32 * _MIB, 20 * peak, 0.5 * whole)
+    for line in np.flatnonzero((lines["function"] >= 0) & (lines["allocated"] >= enough)).tolist():
+        buffers = _file_buffers(case, int(lines["function"][line]), int(lines["line"][line]))
         made, blocks, kept = (
-            int(lines[name][at]) - buffers[name] for name in ("allocated", "blocks", "live")
+            int(lines[name][line]) - buffers[name] for name in ("allocated", "blocks", "live")
         )
-        if made < least or made / max(blocks, 1) < 2048 or kept > 0.1 * made:
+        if made < enough or made / max(blocks, 1) < 2048 or kept > 0.1 * made:
             continue
         yield Finding(
             "churn",
@@ -353,7 +353,7 @@ def churn(case: Case) -> Iterator[Finding]:
             "Copies that are thrown away: change in place, slice less, or join once.",
             made / whole,
             {"allocated": made, "blocks": blocks, "peak": peak},
-            (case.line_evidence(int(lines["function"][at]), int(lines["line"][at])),),
+            (case.line_evidence(int(lines["function"][line]), int(lines["line"][line])),),
             "eventprof tree FILE",
         )
 
@@ -366,10 +366,10 @@ def growth(case: Case) -> Iterator[Finding]:
     if end < _MIB or end < 0.7 * tree.facts["peak"]:
         return
     core = case.trace._core
-    for at in _own_rows(case).tolist():
-        if live[at] < 0.5 * end or blocks[at] < 100 or live[at] < 0.5 * lines["allocated"][at]:
+    for row in _own_rows(case).tolist():
+        if live[row] < 0.5 * end or blocks[row] < 100 or live[row] < 0.5 * lines["allocated"][row]:
             continue
-        function, line = int(lines["function"][at]), int(lines["line"][at])
+        function, line = int(lines["function"][row]), int(lines["line"][row])
         # Each quarter of all allocations must have some: a result that is built at the end is no
         # leak.
         of_line = np.flatnonzero(
@@ -383,11 +383,15 @@ def growth(case: Case) -> Iterator[Finding]:
             continue
         yield Finding(
             "growth",
-            f"{int(blocks[at]):,} blocks of one line, {show_bytes(int(live[at]))}, live at "
+            f"{int(blocks[row]):,} blocks of one line, {show_bytes(int(live[row]))}, live at "
             "the end; they piled up from beginning to end",
             "Something keeps them: a cache without a bound, a list that is never emptied.",
-            float(live[at]) / max(int(tree.facts["peak"]), 1),
-            {"live": int(live[at]), "blocks": int(blocks[at]), "peak": int(tree.facts["peak"])},
+            float(live[row]) / max(int(tree.facts["peak"]), 1),
+            {
+                "live": int(live[row]),
+                "blocks": int(blocks[row]),
+                "peak": int(tree.facts["peak"]),
+            },
             (case.line_evidence(function, line),),
             "eventprof report FILE",
         )
@@ -396,19 +400,19 @@ def growth(case: Case) -> Iterator[Finding]:
 def _calls_charged_to(case: Case, function: int, line: int) -> Any:
     """Return the calls whose blocks are charged to an own line."""
     core = case.trace._core
-    of, parent = core.calls("function"), core.calls("parent")
+    callee, parent = core.calls("function"), core.calls("parent")
     caller, caller_line = core.calls("caller"), core.calls("caller_line")
-    own = case.own[np.maximum(of, -1)]
+    own = case.own[np.maximum(callee, -1)]
     called = case.own[np.maximum(caller, -1)]
-    mine = (of == function) | (~own & (caller == function) & (caller_line == line))
+    charged = (callee == function) | (~own & (caller == function) & (caller_line == line))
     # A call is charged like the nearest call above it that is own, or that own code made.
-    at = np.where(own | called | (parent < 0), np.arange(len(of)), parent)
+    charged_to = np.where(own | called | (parent < 0), np.arange(len(callee)), parent)
     while True:  # each round doubles how far `at` points
-        further = at[at]
-        if np.array_equal(further, at):
+        further = charged_to[charged_to]
+        if np.array_equal(further, charged_to):
             break
-        at = further
-    return np.flatnonzero(mine[at])
+        charged_to = further
+    return np.flatnonzero(charged[charged_to])
 
 
 def peak_holder(case: Case) -> Iterator[Finding]:
@@ -417,13 +421,16 @@ def peak_holder(case: Case) -> Iterator[Finding]:
     if peak < 32 * _MIB:
         return
     tree = case.tree
-    of = np.flatnonzero([row[0] == "_find_and_load" for row in tree.functions])
-    at_import = np.isin(tree.function, of)
+    importers = np.flatnonzero([row[0] == "_find_and_load" for row in tree.functions])
+    at_import = np.isin(tree.function, importers)
     imported = set(zip(tree.caller[at_import].tolist(), tree.line[at_import].tolist(), strict=True))
-    for at in _own_rows(case).tolist():
-        held = int(lines["at_peak"][at])
+    for line in _own_rows(case).tolist():
+        held = int(lines["at_peak"][line])
         # What an import holds is code: the advice to take it in parts would not help.
-        if held < 0.5 * peak or (int(lines["function"][at]), int(lines["line"][at])) in imported:
+        if (
+            held < 0.5 * peak
+            or (int(lines["function"][line]), int(lines["line"][line])) in imported
+        ):
             continue
         yield Finding(
             "peak-holder",
@@ -431,7 +438,7 @@ def peak_holder(case: Case) -> Iterator[Finding]:
             "Take the data in parts, or free it sooner.",
             0.5 * held / peak,
             {"at_peak": held, "peak": peak, "time": int(case.tree.facts["peak_time"])},
-            (case.line_evidence(int(lines["function"][at]), int(lines["line"][at])),),
+            (case.line_evidence(int(lines["function"][line]), int(lines["line"][line])),),
             "eventprof tree FILE",
         )
 
@@ -448,8 +455,8 @@ def exceptions(case: Case) -> Iterator[Finding]:
     raised, calls = tree.own("raised"), tree.own("calls") + tree.own("resumes")
     own = case.own[np.maximum(tree.function, -1)] | case.own[np.maximum(tree.caller, -1)]
     usual = np.zeros(len(tree.functions) + 1, dtype=bool)
-    for at, (name, *_) in enumerate(tree.functions):
-        usual[at] = (name or "").rpartition(".")[2] in _ENDS_BY_EXCEPTION
+    for number, (name, *_) in enumerate(tree.functions):
+        usual[number] = (name or "").rpartition(".")[2] in _ENDS_BY_EXCEPTION
     raises = (
         own & ~usual[np.maximum(tree.function, -1)] & (raised >= 1000) & (raised >= 0.2 * calls)
     )
@@ -490,15 +497,15 @@ def _blocked_by_thread(case: Case, tenures: Mapping[str, Array]) -> Array:
     thread, start = core.calls("thread")[calls], core.calls("start")[calls]
     end = start + core.calls("duration")[calls]
     blocked = np.zeros(len(case.trace._thread_rows))
-    for at in np.intersect1d(thread, tenures["thread"]).tolist():
-        rows = tenures["thread"] == at
+    for row in np.intersect1d(thread, tenures["thread"]).tolist():
+        rows = tenures["thread"] == row
         begins, ends = tenures["start"][rows], tenures["end"][rows]
         edges = np.column_stack((begins, ends)).ravel()
         held = np.concatenate(([0], np.cumsum(ends - begins)))
         before = np.column_stack((held[:-1], held[1:])).ravel()  # how long it had the lock, by edge
-        of = thread == at
-        within = [np.interp(times[of], edges, before) for times in (start, end)]
-        blocked[at] = (within[1] - within[0]).sum()
+        in_thread = thread == row
+        within = [np.interp(times[in_thread], edges, before) for times in (start, end)]
+        blocked[row] = (within[1] - within[0]).sum()
     return blocked
 
 
@@ -530,7 +537,7 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
     if too_little(waited, work):
         return
     part = work / max(trace.duration, 1)
-    names = [trace._thread_rows[at][0] or f"thread {at}" for at in busy.tolist()]
+    names = [trace._thread_rows[number][0] or f"thread {number}" for number in busy.tolist()]
     yield Finding(
         "lock-waiting",
         f"{len(busy)} threads compute in turn: together they waited {show_ns(waited)} for the "
@@ -549,14 +556,16 @@ _LOCK_NAMES = {"lock.acquire", "RLock.acquire", "lock.__enter__", "RLock.__enter
 def contended_lock(case: Case) -> Iterator[Finding]:
     """Find own lines that wait long for a lock of the program."""
     tree = case.tree
-    of = [
-        at for at, row in enumerate(tree.functions) if row[1] == "_thread" and row[0] in _LOCK_NAMES
+    locks = [
+        number
+        for number, row in enumerate(tree.functions)
+        if row[1] == "_thread" and row[0] in _LOCK_NAMES
     ]
     called = case.own[np.maximum(tree.caller, -1)]
-    nodes = np.flatnonzero(np.isin(tree.function, of) & called)
+    nodes = np.flatnonzero(np.isin(tree.function, locks) & called)
     nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
     time, calls = int(tree.nodes["total"][nodes].sum()), int(tree.own("calls")[nodes].sum())
-    if time < 0.5 * case.trace.duration or calls < 4 or _waited_once_each(case, of):
+    if time < 0.5 * case.trace.duration or calls < 4 or _waited_once_each(case, locks):
         return
     yield Finding(
         "contended-lock",
@@ -570,13 +579,14 @@ def contended_lock(case: Case) -> Iterator[Finding]:
     )
 
 
-def _waited_once_each(case: Case, of: list[int]) -> bool:
+def _waited_once_each(case: Case, functions: list[int]) -> bool:
     """Whether the long ones of these calls may have one cause, such as a pause of the machine.
 
     While the thread with the lock is kept from running, each of the others waits for it once.
     """
     core = case.trace._core
-    calls = np.isin(core.calls("function"), of) & case.own[np.maximum(core.calls("caller"), -1)]
+    own = case.own[np.maximum(core.calls("caller"), -1)]
+    calls = np.isin(core.calls("function"), functions) & own
     took = core.calls("duration")[calls]
     long = took >= took.max() / 10
     threads: Array = np.unique(core.calls("thread")[calls][long])
@@ -587,7 +597,7 @@ def blocked_event_loop(case: Case) -> Iterator[Finding]:
     """Find blocking calls that own coroutines make in an event loop."""
     tree = case.tree
     loops = [
-        at for at, row in enumerate(tree.functions)
+        number for number, row in enumerate(tree.functions)
         if row[0] == "Handle._run" and row[1] == "asyncio.events"
     ]  # fmt: skip
     if not loops:

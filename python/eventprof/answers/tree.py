@@ -48,7 +48,7 @@ def percentiles_of_bins(
     low: Array,
     high: Array,
     calls: Array,
-    least: Array,
+    smallest: Array,
     most: Array,
     percents: Sequence[int],
 ) -> dict[int, Array]:
@@ -69,7 +69,7 @@ def percentiles_of_bins(
     dict of int to array of int64
         An item for each function, in ns; -1: there is no call.
     """
-    size = len(least)
+    size = len(smallest)
     order = np.lexsort((low, function))
     function, calls = function[order], calls[order]
     middle = low[order] + (high[order] - low[order]) // 2
@@ -81,10 +81,10 @@ def percentiles_of_bins(
     for percent in percents:
         # The rank, from 1 on: the smallest that has so many at or below it.
         wanted = so_far[first[:-1]] + (many * percent + 99) // 100
-        at = np.searchsorted(so_far, wanted) - 1
+        bins = np.searchsorted(so_far, wanted) - 1
         found = np.full(size, -1, dtype=np.int64)
-        found[some] = middle[at[some]]
-        result[percent] = np.where(some, np.clip(found, least, most), -1)
+        found[some] = middle[bins[some]]
+        result[percent] = np.where(some, np.clip(found, smallest, most), -1)
     return result
 
 
@@ -193,14 +193,14 @@ class Tree:
             a last one for what belongs to no function.
         """
         nodes = np.arange(1, self.count)
-        of, size = np.maximum(self.function[1:], -1), len(self.functions) + 1
+        function, size = np.maximum(self.function[1:], -1), len(self.functions) + 1
         outermost = self.outermost(np.maximum(self.function, -1).astype(np.int32))
         outermost |= self.function < 0
         outer = nodes[outermost[1:]]
 
         def total(values: Array, chosen: Array = nodes) -> Array:
             sums = np.zeros(size, dtype=np.int64)
-            np.add.at(sums, of[chosen - 1], values[chosen])
+            np.add.at(sums, function[chosen - 1], values[chosen])
             return sums
 
         nested = nodes[~outermost[1:]]
@@ -226,10 +226,10 @@ class Tree:
         result["whole"], result["spent"] = whole, spent
         result["mean"] = np.where(whole > 0, spent / np.maximum(whole, 1), -1.0)
         result["max"] = np.full(size, -1, dtype=np.int64)
-        np.maximum.at(result["max"], of, self.own("longest")[1:])
+        np.maximum.at(result["max"], function, self.own("longest")[1:])
         result["min"] = np.full(size, np.iinfo(np.int64).max, dtype=np.int64)
         some = nodes[self.own("shortest")[1:] >= 0]
-        np.minimum.at(result["min"], of[some - 1], self.own("shortest")[some])
+        np.minimum.at(result["min"], function[some - 1], self.own("shortest")[some])
         result["min"][result["max"] < 0] = -1
         return result
 
@@ -357,11 +357,13 @@ class Tree:
         for size, blocks, node in zip(*(values[used].tolist() for values in held), strict=True):
             if node not in texts:
                 texts[node] = self._stack_text(node)
-            of = sums.setdefault(texts[node], [0, 0])
-            of[0] += size
-            of[1] += blocks
+            sum_of_stack = sums.setdefault(texts[node], [0, 0])
+            sum_of_stack[0] += size
+            sum_of_stack[1] += blocks
         rows = sorted(sums.items(), key=lambda row: -row[1][0])
-        figures = np.array([of for _, of in rows], dtype=np.int64).reshape(-1, 2)
+        figures = np.array([sum_of_stack for _, sum_of_stack in rows], dtype=np.int64).reshape(
+            -1, 2
+        )
         return [text for text, _ in rows], figures[:, 0], figures[:, 1]
 
     def _stack_text(self, node: int) -> str | None:
@@ -423,9 +425,9 @@ class Tree:
     def is_blocking(self) -> Array:
         """Whether each function is one of `BLOCKING`; False at the end, for "no function"."""
         found = np.zeros(len(self.functions) + 1, dtype=bool)
-        for at, (name, module, _, _, kind) in enumerate(self.functions):
+        for number, (name, module, _, _, kind) in enumerate(self.functions):
             if kind != "python" and name is not None:
-                found[at] = (module, name) in BLOCKING or (
+                found[number] = (module, name) in BLOCKING or (
                     module is None and name in _BLOCKING_NAMES
                 )
         return found
@@ -433,8 +435,8 @@ class Tree:
     @cached_property
     def blocked(self) -> Array:
         """The time of each node alone in a blocking builtin, in ns."""
-        of = self.is_blocking[np.maximum(self.function, -1)]
-        return np.where(of, self.own("self"), 0).astype(np.int64)
+        is_blocked = self.is_blocking[np.maximum(self.function, -1)]
+        return np.where(is_blocked, self.own("self"), 0).astype(np.int64)
 
     @cached_property
     def lock_waited(self) -> Array:
@@ -442,8 +444,8 @@ class Tree:
 
         A blocking builtin has none: it would have waited anyway.
         """
-        of = self.is_blocking[np.maximum(self.function, -1)]
-        return np.where(of, 0, self.own("waited_self")).astype(np.int64)
+        is_blocked = self.is_blocking[np.maximum(self.function, -1)]
+        return np.where(is_blocked, 0, self.own("waited_self")).astype(np.int64)
 
     @cached_property
     def working(self) -> int:
@@ -477,14 +479,14 @@ class Tree:
         callers = np.maximum(self.caller, -1)
         function = np.where(own[known], self.function, np.where(own[callers], self.caller, -1))
         line = np.where(own[known], -1, np.where(own[callers], self.line, -1))
-        at = np.where(function >= 0, np.arange(self.count), self.parent)
-        at[0] = 0
+        owner = np.where(function >= 0, np.arange(self.count), self.parent)
+        owner[0] = 0
         while True:  # each round doubles how far `at` points, until it is an owner or the root
-            further = at[at]
-            if np.array_equal(further, at):
+            further = owner[owner]
+            if np.array_equal(further, owner):
                 break
-            at = further
-        return function[at].astype(np.int32), line[at].astype(np.int32)
+            owner = further
+        return function[owner].astype(np.int32), line[owner].astype(np.int32)
 
     def leaf_owners(self, own: Array) -> tuple[Array, Array]:
         """Find the own line that each leaf is charged to; see `owners`."""

@@ -254,7 +254,7 @@ class _Wording:
         found: int,
         address: int,
     ) -> tuple[str, str]:
-        event, at = self._event(row), f"{address:#x}"
+        event, place = self._event(row), f"{address:#x}"
         since = "" if other is None else f" (event {other:,})"
         if sort in ("end_without_call", "end_of_another", "end_missing"):
             what = f"{event} of {self._function(found)}"
@@ -272,8 +272,8 @@ class _Wording:
             "block_rows": (f"{event} with or without a block", "one for allocator events alone"),
             "block_size": (f"{event} of {found:,} bytes", f"0 to {expected:,} bytes"),
             "block_address": (f"{event} of address 0", "the address of a block"),
-            "address_lives": (f"{event} of {at}", f"a free before: a block lives there{since}"),
-            "freed_twice": (f"{event} of {at}", f"a block there: it was freed already{since}"),
+            "address_lives": (f"{event} of {place}", f"a free before: a block lives there{since}"),
+            "freed_twice": (f"{event} of {place}", f"a block there: it was freed already{since}"),
             "realloc_alone": (
                 f"{event}{f' after the realloc_free of event {other:,}' if other else ''}",
                 "both halves of a realloc, one after the other",

@@ -55,7 +55,7 @@ def available_memory() -> int:
 LEAST_BUFFER = 1 << 20
 
 
-def parse_size(name: str, value: object, least: int = 1) -> int:
+def parse_size(name: str, value: object, minimum: int = 1) -> int:
     """Read a size in bytes.
 
     Parameters
@@ -64,7 +64,7 @@ def parse_size(name: str, value: object, least: int = 1) -> int:
         The argument, for the message.
     value : int or str
         Bytes, or a number and a unit: B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, in any case.
-    least : int
+    minimum : int
         The smallest size that is allowed: 1, or whole MiB.
 
     Returns
@@ -96,9 +96,9 @@ def parse_size(name: str, value: object, least: int = 1) -> int:
             size = operator.index(cast(Any, value))
         except TypeError:
             raise TypeError(f"{name} {form}, not {value!r}") from None
-    if size < least:
-        smallest = "1 byte" if least == 1 else f"{least >> 20} MiB"
-        advice = "" if least == 1 else ": a number without a unit is bytes; write it as '64 MiB'"
+    if size < minimum:
+        smallest = "1 byte" if minimum == 1 else f"{minimum >> 20} MiB"
+        advice = "" if minimum == 1 else ": a number without a unit is bytes; write it as '64 MiB'"
         raise ValueError(f"{name} must be {smallest} or more, not {value!r}{advice}")
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

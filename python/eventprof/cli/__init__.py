@@ -175,8 +175,8 @@ class Failure(Exception):
         The exit status: 1, or 2 if the options are wrong.
     """
 
-    def __init__(self, said: str, status: int = 1) -> None:
-        super().__init__(said)
+    def __init__(self, text: str, status: int = 1) -> None:
+        super().__init__(text)
         self.status = status
 
 
@@ -287,17 +287,17 @@ def _guarded(verb: str, module: ModuleType | None, found: argparse.Namespace) ->
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Failure as failure:
-        said, failed = str(failure), failure.status
+        text, failed = str(failure), failure.status
     except FileExistsError as error:  # its text names the argument of the Python API
-        said = f"{error.filename}: {exists_already(_OUTPUTS.get(verb, '-o'))}"
+        text = f"{error.filename}: {exists_already(_OUTPUTS.get(verb, '-o'))}"
     except OSError as error:
         where = f"{error.filename}: " if error.filename is not None else ""
-        said = f"{where}{error.strerror or error}"
+        text = f"{where}{error.strerror or error}"
     except ModuleNotFoundError as error:
-        said = str(error)
+        text = str(error)
     except (Error, MemoryError) as error:
-        said = str(error) or type(error).__name__
+        text = str(error) or type(error).__name__
     from .._words import printable
 
-    print(printable(f"{name}: {said}"), file=sys.stderr)
+    print(printable(f"{name}: {text}"), file=sys.stderr)
     return failed

@@ -136,10 +136,10 @@ def tell_missing(trace: Trace, arguments: argparse.Namespace, path: str = "") ->
     """Report what is missing, before the answer; for programs on standard error."""
     from .files import warn_of_loss
 
-    said = warn_of_loss(trace)
-    if said:
+    text = warn_of_loss(trace)
+    if text:
         beside = getattr(arguments, "json", False) or getattr(arguments, "csv", False)
-        line = f"{path}: {said}" if path else said
+        line = f"{path}: {text}" if path else text
         print(_rows.printable(line), file=sys.stderr if beside else sys.stdout)
 
 

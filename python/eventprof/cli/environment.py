@@ -70,9 +70,9 @@ def start() -> None:
             _counter = counter
     except Exception as error:
         where = _expanded(getattr(error, "filename", None))
-        said = f"{where}: {_why(error)}" if isinstance(error, OSError) and where else error
+        text = f"{where}: {_why(error)}" if isinstance(error, OSError) and where else error
         what = "nothing is recorded" if _recorder is None else "nothing is counted"
-        _say(f"{VARIABLE}={value}: {said}; {what}")
+        _say(f"{VARIABLE}={value}: {text}; {what}")
 
 
 def _watch_exceptions() -> None:

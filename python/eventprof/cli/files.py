@@ -103,8 +103,8 @@ def readable(path: str) -> Iterator[None]:
     except IsADirectoryError:
         raise Failure(f"{path}: this is a directory without recordings; name a file") from None
     except FormatError as error:
-        said = str(error)
-        raise Failure(said if path in said else f"{path}: {said}") from None
+        message = str(error)
+        raise Failure(message if path in message else f"{path}: {message}") from None
 
 
 def missing_parts(trace: Trace, *, unsure: bool = False) -> list[str]:

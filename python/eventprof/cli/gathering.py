@@ -41,16 +41,16 @@ def gather(folder: str, recorder: Any, *, keep: bool) -> list[str]:
         family.write_manifest(folder, found)
     except OSError as error:
         failed.append(f"no {family.MANIFEST}: {error.strerror}; the recordings are whole without")
-    said = [_summary(folder, recorder, found)]
-    said += [f"eventprof:   {_line(each)}" for each in found[:_LISTED]]
+    lines = [_summary(folder, recorder, found)]
+    lines += [f"eventprof:   {_line(each)}" for each in found[:_LISTED]]
     if len(found) > _LISTED:
-        said.append(f"eventprof:   and {len(found) - _LISTED:,} more: eventprof info lists them")
+        lines.append(f"eventprof:   and {len(found) - _LISTED:,} more: eventprof info lists them")
     if any(each["state"] == "unfinished" for each in found):
-        said.append(
+        lines.append(
             "eventprof:   not stopped: killed, or ended by os._exit, as multiprocessing does; "
             "all that they recorded is here"
         )
-    return said + [f"eventprof: {printable(text)}" for text in failed]
+    return lines + [f"eventprof: {printable(text)}" for text in failed]
 
 
 def _describe(folder: str, inside: str, recorder: Any) -> tuple[list[dict[str, Any]], list[str]]:
@@ -82,18 +82,18 @@ def _summary(folder: str, recorder: Any, found: list[dict[str, Any]]) -> str:
     duration = recorder._count()[3]
     processes = "1 process" if len(found) == 1 else f"{len(found):,} processes"
     if all(each["events"] is not None for each in found):
-        said = f"{plural(sum(each['events'] for each in found), 'event')} of {processes}"
+        text = f"{plural(sum(each['events'] for each in found), 'event')} of {processes}"
         lost = sum(each["lost"] for each in found)
         end = f"{lost:,} LOST (see --buffer)" if lost else "none lost"
     else:
-        said = f"{show_bytes(sum(each['bytes'] for each in found))} of {processes}"
+        text = f"{show_bytes(sum(each['bytes'] for each in found))} of {processes}"
         end = "events are counted by eventprof info"
         lost = sum(each["lost"] or 0 for each in found)
         end += f", {lost:,} LOST of those counted (see --buffer)" if lost else ""
     running = sum(each["state"] == "running" and not _is_tracker(each) for each in found)
     runs = f", {running:,} still recorded" if running else ""
     return (
-        f"eventprof: {said} in {show_ns(duration)}, {end}{runs}{besides(recorder)}; to look at "
+        f"eventprof: {text} in {show_ns(duration)}, {end}{runs}{besides(recorder)}; to look at "
         f"them: eventprof report {shown(folder)}"
     )
 
@@ -106,14 +106,14 @@ def _is_tracker(each: dict[str, Any]) -> bool:
 def _line(each: dict[str, Any]) -> str:
     """Report what one process recorded."""
     if each["events"] is None:
-        said = show_bytes(each["bytes"])
+        text = show_bytes(each["bytes"])
     else:
-        said = plural(each["events"], "event")
-        said += f", {each['lost']:,} LOST" if each["lost"] else ""
+        text = plural(each["events"], "event")
+        text += f", {each['lost']:,} LOST" if each["lost"] else ""
     state = {"running": ", still runs", "unfinished": ", not stopped"}
     if _is_tracker(each):
         # It ends a moment after the last process that uses it.
         state["running"] = ", Python's own process, which ends by itself"
     command = shlex.join(map(str, each["command"]))
     command = command if len(command) <= 40 else f"{command[:37]}..."
-    return printable(f"{each['file']}: {said}{state.get(each['state'], '')}; {command}")
+    return printable(f"{each['file']}: {text}{state.get(each['state'], '')}; {command}")

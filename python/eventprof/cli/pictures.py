@@ -67,7 +67,7 @@ def finish(
     lost = "".join(lost_as_well(trace) for _, trace in traces)
     if path is None:
         path = show_page(parts())
-        said = f"{path}: opened in the browser{lost}"
+        text = f"{path}: opened in the browser{lost}"
     else:
         if path.lower().endswith(".svg"):
             if drawing is None:
@@ -77,13 +77,13 @@ def finish(
             made = parts()
         size = put(path, made, arguments.force)
         events = " and ".join(f"{trace._facts['events']:,}" for _, trace in traces)
-        said = f"{path}: {events} events{lost}, {show_bytes(size)}"
+        text = f"{path}: {events} events{lost}, {show_bytes(size)}"
         if arguments.browser:
             open_file(path)
     if arguments.json:
         written(arguments.verb, path, traces[-1][1], os.path.getsize(path))
     else:
-        print(said)
+        print(text)
     return 0
 
 

@@ -98,7 +98,7 @@ def safe_cell(text: str, file: IO[str]) -> str:
 
 
 def write_json(
-    tables: Iterable[Table], file: IO[str], letter: str = "", at: Array | None = None
+    tables: Iterable[Table], file: IO[str], letter: str = "", row_numbers: Array | None = None
 ) -> None:
     """Write one object in each line; an unknown value is null.
 
@@ -110,14 +110,18 @@ def write_json(
         The file to write to.
     letter : str
         The letter of the rows' handles, which come first; empty: rows have no handles.
-    at : array of int, optional
+    row_numbers : array of int, optional
         The rows' numbers in the whole table; without them, the handles are null.
     """
     done = 0
     for table in tables:
         names = table.columns
         for part in _parts(table):
-            numbers = [None] * len(part) if at is None else at[done : done + len(part)].tolist()
+            numbers = (
+                [None] * len(part)
+                if row_numbers is None
+                else row_numbers[done : done + len(part)].tolist()
+            )
             done += len(part)
             for number, row in zip(numbers, zip(*_items(part), strict=True), strict=True):
                 cells = dict(zip(names, row, strict=True))
@@ -156,8 +160,8 @@ def write_text(
     words = len(heads) - left
     for row in (heads, *rows):
         cells = [
-            cell.rjust(width) if at < words else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if index < words else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(cells).rstrip(), file=file)
 

@@ -12,7 +12,7 @@ from .._words import plural, printable, show_ns
 def summary(recorder: Any) -> str:
     """Describe in one line what was recorded and lost, where the file is and how to look at it."""
     events, lost, early, duration = recorder._count()
-    said = f"{plural(events, 'event')} in {show_ns(duration)}"
+    text = f"{plural(events, 'event')} in {show_ns(duration)}"
     if lost:
         why = {
             "limit": "the file was full; see --buffer",
@@ -23,25 +23,25 @@ def summary(recorder: Any) -> str:
             "cut": "another program cut the file off while it was written",
         }
         reason = why.get(early or "", "the oldest were overwritten; see --buffer")
-        said += f", {lost:,} LOST ({reason})"
+        text += f", {lost:,} LOST ({reason})"
     elif early == "cut":
-        said += ", and another program cut the file off while it was written"
+        text += ", and another program cut the file off while it was written"
     else:
-        said += ", none lost"
-    said += besides(recorder)
-    return f"eventprof: {said}; to look at it: eventprof report {shown(recorder.output)}"
+        text += ", none lost"
+    text += besides(recorder)
+    return f"eventprof: {text}; to look at it: eventprof report {shown(recorder.output)}"
 
 
 def besides(recorder: Any) -> str:
     """Report what else happened to a recording; it begins with a comma, or is empty."""
-    said = ""
+    text = ""
     children, error = getattr(recorder, "_children_lost", None) or (0, "")  # PyPy's has none
     if children:
         processes = "1 forked process" if children == 1 else f"{children:,} forked processes"
-        said += f", {processes} could not write a file ({error}): their events are lost"
+        text += f", {processes} could not write a file ({error}): their events are lost"
     for source in recorder.displaced:
-        said += f", another tool took over {source}"
-    return said
+        text += f", another tool took over {source}"
+    return text
 
 
 def shown(path: str | os.PathLike[str]) -> str:

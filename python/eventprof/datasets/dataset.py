@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..tables.column import Array
 
 _UNITS = {
-    **{of.name: of.unit for of in described("functions") if of.unit},
+    **{column.name: column.unit for column in described("functions") if column.unit},
     **dict.fromkeys(
         ("blocked", "blocked_self", "duration", "start", "end", "peak_time", "start_ns"), "ns"),
     **dict.fromkeys(("peak", "size", "low", "high"), "bytes"),
@@ -149,17 +149,17 @@ class Dataset:
     @cached_property
     def problems(self) -> list[str]:
         """What is missing, in words: events that were lost, recordings that are not whole."""
-        said = []
+        problems = []
         lost = int(self.processes["lost"].sum())
         if lost:
-            of = int((self.processes["lost"] > 0).sum())
-            said.append(f"{lost:,} events were lost in {plural(of, 'recording')}")
+            recordings = int((self.processes["lost"] > 0).sum())
+            problems.append(f"{lost:,} events were lost in {plural(recordings, 'recording')}")
         damaged = [name for name, missing in zip(
             self.processes["name"], self.processes["missing"], strict=True) if missing]  # fmt: skip
         if damaged:
             more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
-            said.append(f"parts could not be read of {', '.join(damaged[:3])}{more}")
-        return said + what_is_missing(self.path)
+            problems.append(f"parts could not be read of {', '.join(damaged[:3])}{more}")
+        return problems + what_is_missing(self.path)
 
     def _title(self, name: str) -> str:
         if name == "processes":
@@ -241,11 +241,11 @@ class Dataset:
         bins = self._engine.group(
             "lengths", ("function", "low", "high"), sums=("calls",), where=self._where
         )
-        of = self._function_sums
-        rows = np.searchsorted(of["function"].to_numpy(), bins["function"].to_numpy())
+        sums = self._function_sums
+        rows = np.searchsorted(sums["function"].to_numpy(), bins["function"].to_numpy())
         low, high, calls = (bins[name].to_numpy() for name in ("low", "high", "calls"))
-        least, most = (of[name].fill_null(-1).to_numpy() for name in ("min", "max"))
-        return percentiles_of_bins(rows, low, high, calls, least, most, _PERCENTS)
+        shortest, longest = (sums[name].fill_null(-1).to_numpy() for name in ("min", "max"))
+        return percentiles_of_bins(rows, low, high, calls, shortest, longest, _PERCENTS)
 
     @cached_property
     def _tree(self) -> SummedTree:
@@ -310,13 +310,13 @@ class Dataset:
     def headline(self) -> str:
         """Describe in one line what was recorded, and what is missing."""
         rows = self.processes
-        said = [
+        parts = [
             f"{plural(len(rows), 'recording')}, {int(rows['events'].sum()):,} events in "
             f"{show_ns(int(rows['duration'].sum()))} of all together"
         ]
         if int(rows["peak"].sum()):
-            said.append(f"largest peak {show_bytes(int(rows['peak'].max()))}")
-        return ", ".join([*said, *(self.problems or ["nothing lost"])])
+            parts.append(f"largest peak {show_bytes(int(rows['peak'].max()))}")
+        return ", ".join([*parts, *(self.problems or ["nothing lost"])])
 
     def holders(self, by: str = "function", *, at: str = "peak") -> Table:
         """Return what held the memory, of all recordings, the most bytes first.
@@ -548,13 +548,13 @@ class Dataset:
     def _with_names(self, title: str, rows: Any) -> Table:
         """Replace the ids of functions by their names."""
         known = self._names["function"].to_numpy()
-        at = np.searchsorted(known, rows["function"].to_numpy())
+        places = np.searchsorted(known, rows["function"].to_numpy())
         columns: dict[str, Any] = {}
         for name in rows.column_names:
             if name == "function":
                 for word in ("name", "module"):
                     texts = self._names[word].to_pylist()
-                    columns[word] = [texts[row] for row in at.tolist()]
+                    columns[word] = [texts[row] for row in places.tolist()]
             else:
                 columns[name] = _values(rows[name])
         return Table.from_columns(self._title(title), columns, units=_UNITS)
@@ -563,16 +563,16 @@ class Dataset:
         return f"<eventprof dataset {self.path}: {self.headline()}>"
 
 
-def _longer(least: int) -> list[Condition]:
+def _longer(min_ns: int) -> list[Condition]:
     """Return conditions for calls of `least` ns or more; ``magnitude`` lets readers skip groups."""
-    return [("magnitude", ">=", least.bit_length()), ("duration", ">=", least)]
+    return [("magnitude", ">=", min_ns.bit_length()), ("duration", ">=", min_ns)]
 
 
-def _merged(found: Any, more: Any, of: list[int], order: Sequence[str]) -> Any:
-    """Replace the rows of the recordings `of` by the rows `more`; the longest first."""
+def _merged(found: Any, more: Any, replaced: list[int], order: Sequence[str]) -> Any:
+    """Replace the rows of the recordings `replaced` by the rows `more`; the longest first."""
     import pyarrow
 
-    rest = found.filter(pyarrow.array(~np.isin(found["process"].to_numpy(), of)))
+    rest = found.filter(pyarrow.array(~np.isin(found["process"].to_numpy(), replaced)))
     both = pyarrow.concat_tables([rest, more.cast(rest.schema)])
     first, *others = order
     return both.sort_by([(first, "descending"), *((name, "ascending") for name in others)])

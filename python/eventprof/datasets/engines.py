@@ -174,9 +174,9 @@ class Polars:
         files, where = _files(self._path, table, where)
         frame = self._polars.scan_parquet(files, glob=False)
         for column, operator, value in where:
-            of = self._polars.col(column)
+            values = self._polars.col(column)
             test = {"==": "__eq__", ">=": "__ge__", "<=": "__le__", "in": "is_in"}[operator]
-            frame = frame.filter(getattr(of, test)(list(value) if operator == "in" else value))
+            frame = frame.filter(getattr(values, test)(list(value) if operator == "in" else value))
         return frame
 
     def group(

@@ -169,12 +169,12 @@ class Recording:
 
     def _make_lengths(self) -> Iterator[Any]:
         lengths = self._tree._lengths
-        at = np.lexsort((lengths["low"], lengths["function"]))
+        order = np.lexsort((lengths["low"], lengths["function"]))
         yield self._table(
-            function=self._function_ids[lengths["function"][at]],
-            low=lengths["low"][at],
-            high=lengths["high"][at],
-            calls=lengths["calls"][at],
+            function=self._function_ids[lengths["function"][order]],
+            low=lengths["low"][order],
+            high=lengths["high"][order],
+            calls=lengths["calls"][order],
         )
 
     def _make_nodes(self) -> Iterator[Any]:
@@ -284,7 +284,7 @@ class Recording:
         if magnitude is not None:
             columns["magnitude"] = _numbers(magnitude, arrow)
         if row:
-            columns[row] = Loaded(arrow.int64(), lambda at: arrow.array(at.astype(np.int64)))
+            columns[row] = Loaded(arrow.int64(), lambda rows: arrow.array(rows.astype(np.int64)))
         columns |= {name: loaded[name] for name in (*functions, *names)}
         schema = arrow.schema(
             [
@@ -293,8 +293,8 @@ class Recording:
             ]
         )
         for first, last in _groups(len(order)):
-            at = order[first:last]
-            arrays = [each.take(at) for each in columns.values()]
+            chosen = order[first:last]
+            arrays = [each.take(chosen) for each in columns.values()]
             yield arrow.Table.from_arrays(arrays, schema=schema)
 
 
@@ -343,8 +343,8 @@ def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Arr
     """
     count = np.bincount(function + 1)
     kept = np.maximum(count // SLOWEST_SHARE, SLOWEST_OF_FUNCTION)
-    least, of_all = _reached(lengths, kept)
-    rows = np.flatnonzero(duration >= np.minimum(least, of_all)[function + 1])
+    of_each, of_all = _reached(lengths, kept)
+    rows = np.flatnonzero(duration >= np.minimum(of_each, of_all)[function + 1])
     found = np.bincount(function[rows] + 1, minlength=len(count))
     if (found < np.minimum(kept, count)).any() or (
         np.count_nonzero(duration[rows] >= of_all) < min(SLOWEST, len(duration))
@@ -353,10 +353,11 @@ def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Arr
     # By duration, then by row, which is the order of start.
     rows = rows[np.argsort(-duration[rows], kind="stable")]
     by_function = np.argsort(function[rows], kind="stable")
-    of = function[rows][by_function]
+    owners = function[rows][by_function]
     chosen = np.zeros(len(rows), dtype=bool)
     chosen[:SLOWEST] = True
-    chosen[by_function[np.arange(len(of)) - np.searchsorted(of, of) < kept[of + 1]]] = True
+    rank = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    chosen[by_function[rank < kept[owners + 1]]] = True
     longest: Array = rows[chosen]
     return longest
 
@@ -366,19 +367,19 @@ def _reached(lengths: dict[str, Array], kept: Array) -> tuple[Array, int]:
 
     kept: how many calls of each function; of all, `SLOWEST`. 0: there are fewer.
     """
-    at = np.lexsort((-lengths["low"], lengths["function"]))
-    at = at[(lengths["function"][at] >= -1) & (lengths["function"][at] < len(kept) - 1)]
-    function, low, calls = (lengths[name][at] for name in ("function", "low", "calls"))
+    order = np.lexsort((-lengths["low"], lengths["function"]))
+    order = order[(lengths["function"][order] >= -1) & (lengths["function"][order] < len(kept) - 1)]
+    function, low, calls = (lengths[name][order] for name in ("function", "low", "calls"))
     before = np.cumsum(calls) - calls
     reached = before + calls - before[np.searchsorted(function, function)]
     enough = np.flatnonzero(reached >= kept[function + 1])
-    least = np.zeros(len(kept), dtype=np.int64)
-    of, first = np.unique(function[enough], return_index=True)
-    least[of + 1] = low[enough[first]]
+    durations = np.zeros(len(kept), dtype=np.int64)
+    functions, first = np.unique(function[enough], return_index=True)
+    durations[functions + 1] = low[enough[first]]
 
-    at = np.argsort(-lengths["low"], kind="stable")
-    enough = np.flatnonzero(np.cumsum(lengths["calls"][at]) >= SLOWEST)
-    return least, int(lengths["low"][at[enough[0]]]) if len(enough) else 0
+    order = np.argsort(-lengths["low"], kind="stable")
+    enough = np.flatnonzero(np.cumsum(lengths["calls"][order]) >= SLOWEST)
+    return durations, int(lengths["low"][order[enough[0]]]) if len(enough) else 0
 
 
 def _loader(column: Column, arrow: Any) -> Loaded:
@@ -410,17 +411,17 @@ def _loader(column: Column, arrow: Any) -> Loaded:
         # A mask made of the chosen values takes less time than one chosen from the mask of all.
         some = int(values.min(initial=0)) < 0
 
-        def take(at: Array) -> Any:
-            chosen = values[at].astype(wide, copy=False)
+        def take(rows: Array) -> Any:
+            chosen = values[rows].astype(wide, copy=False)
             return made(chosen, chosen < 0 if some else None)
     else:
         nulls = column.nulls()
         if nulls is not None and not nulls.any():
             nulls = None
 
-        def take(at: Array) -> Any:
-            chosen = values[at].astype(wide, copy=False)
-            return made(chosen, None if nulls is None else nulls[at])
+        def take(rows: Array) -> Any:
+            chosen = values[rows].astype(wide, copy=False)
+            return made(chosen, None if nulls is None else nulls[rows])
 
     return Loaded(kind, take, column.nullable)
 
@@ -428,17 +429,17 @@ def _loader(column: Column, arrow: Any) -> Loaded:
 def _functions(column: Column, ids: Array, arrow: Any) -> Loaded:
     """Load a column of rows of functions, as their ids; the last id is that of -1."""
     codes = column.values()
-    return Loaded(arrow.int64(), lambda at: arrow.array(ids[codes[at]]))
+    return Loaded(arrow.int64(), lambda rows: arrow.array(ids[codes[rows]]))
 
 
 def _numbers(values: Array, arrow: Any) -> Loaded:
     """Make a column of whole numbers that are all known."""
-    return Loaded(arrow.int64(), lambda at: arrow.array(values[at].astype(np.int64)))
+    return Loaded(arrow.int64(), lambda rows: arrow.array(values[rows].astype(np.int64)))
 
 
 def _same(whole: Any, nullable: bool = False) -> Loaded:
     """Make a column of one value, of an array of it that has the rows of the largest group."""
-    return Loaded(whole.type, lambda at: whole.slice(0, len(at)), nullable, same=True)
+    return Loaded(whole.type, lambda rows: whole.slice(0, len(rows)), nullable, same=True)
 
 
 def _plain(column: Any, arrow: Any) -> Any:

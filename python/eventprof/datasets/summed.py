@@ -60,10 +60,10 @@ class SummedTree(Tree):
 
     def _row_of(self, ids: Any) -> Any:
         """Return the rows of functions by their ids: -2 other, -1 unknown."""
-        at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
+        places = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
         found = np.full(len(ids), -1, dtype=np.int32)
         if len(self._ids):
-            found = np.where(self._ids[at] == ids, self._rows[at], -1).astype(np.int32)
+            found = np.where(self._ids[places] == ids, self._rows[places], -1).astype(np.int32)
         return np.where(ids == OTHER, OTHER_FUNCTION, found).astype(np.int32)
 
     def _set_nodes(self, nodes: Any) -> None:
@@ -74,8 +74,8 @@ class SummedTree(Tree):
         by_id = np.argsort(self._node_ids, kind="stable")
         self._by_id = by_id
         self.count = len(order)
-        at = np.searchsorted(self._node_ids[by_id], parents[order])
-        self.parent = by_id[at].astype(np.uint32)
+        places = np.searchsorted(self._node_ids[by_id], parents[order])
+        self.parent = by_id[places].astype(np.uint32)
         self.function = self._row_of(nodes["function"].to_numpy()[order])
         self.caller = self._row_of(nodes["caller"].to_numpy()[order])
         self.line = nodes["line"].to_numpy()[order].astype(np.int32)

@@ -138,13 +138,13 @@ def make(
 
 def _gone(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
     """Name the recordings that manifests in the folders list and that are gone."""
-    said = []
+    gone = []
     for manifest in (each for path in paths for each in sorted(Path(path).rglob(family.MANIFEST))):
         folder = str(manifest.parent)
         listed, _ = family.read_manifest(folder)
         lines, _ = family.gone(listed or (), family.paths(folder))
-        said += [os.path.join(folder, line) for line in lines]
-    return said
+        gone += [os.path.join(folder, line) for line in lines]
+    return gone
 
 
 def _mark(folder: Path) -> None:
@@ -333,14 +333,14 @@ def _write(pieces: Iterator[Any], path: Path) -> None:
 def what_is_missing(folder: Path) -> list[str]:
     """Compare the files of each table with those of ``processes``, and say where they differ."""
     there = {path.name for path in (folder / "processes").glob("*.parquet")}
-    said = []
+    missing = []
     for table in PARTIALS:
         has = {path.name for path in (folder / table).glob("*.parquet")}
         if lacks := there - has:
-            said.append(f"{table} lacks {plural(len(lacks), 'recording')}: convert them again")
+            missing.append(f"{table} lacks {plural(len(lacks), 'recording')}: convert them again")
         if more := has - there:
-            said.append(
+            missing.append(
                 f"{table} has {plural(len(more), 'recording')} that were not written whole: "
                 "convert them again"
             )
-    return said
+    return missing

@@ -66,16 +66,16 @@ def write_json(value: Any, out: IO[bytes]) -> None:
         value.write(out)
     elif isinstance(value, dict):
         out.write(b"{")
-        for at, (key, inner) in enumerate(value.items()):
-            out.write(b"," if at else b"")
+        for index, (key, inner) in enumerate(value.items()):
+            out.write(b"," if index else b"")
             out.write(_json(key) + b":")
             write_json(inner, out)
         out.write(b"}")
     elif isinstance(value, Iterator):
         # A list whose items are made while it is written.
         out.write(b"[")
-        for at, inner in enumerate(value):
-            out.write(b",\n" if at else b"\n")
+        for index, inner in enumerate(value):
+            out.write(b",\n" if index else b"\n")
             write_json(inner, out)
         out.write(b"]")
     else:

@@ -206,12 +206,12 @@ def _with_outside(view: View, nodes: _Nodes, threads: bool) -> _Nodes:
     """Add outermost nodes for blocks that were allocated outside all calls."""
     load = view.trace._core.allocations
     rows = np.flatnonzero(load("call") < 0)
-    functions, at = np.unique(
+    functions, moments = np.unique(
         np.stack([load("function")[rows], load("thread")[rows] if threads else rows * 0 - 1]),
         axis=1,
         return_inverse=True,
     )
-    at = at.reshape(-1)
+    moments = moments.reshape(-1)
     count = functions.shape[1]
     size = np.maximum(load("size")[rows], 0)
     figures = {
@@ -221,7 +221,7 @@ def _with_outside(view: View, nodes: _Nodes, threads: bool) -> _Nodes:
         "live": np.where(load("end")[rows] < 0, size, 0),
     }
     none = np.zeros(count, np.int64)
-    sums = {name: add_up(count, at, values) for name, values in figures.items()}
+    sums = {name: add_up(count, moments, values) for name, values in figures.items()}
     unknown = np.full(count, -1, np.int32)
     return _Nodes(
         np.concatenate([nodes.parent, unknown]),

@@ -103,9 +103,9 @@ class Steps:
 
     def parts(self) -> Iterator[Array]:
         """Yield the steps as arrays of int32."""
-        at, top = 0, -1
+        begin, top = 0, -1
         while True:
-            steps, at, top = _core.nest_calls(self._parent, self._rows, at, top, AT_A_TIME)
+            steps, begin, top = _core.nest_calls(self._parent, self._rows, begin, top, AT_A_TIME)
             if not steps:
                 return
             yield np.frombuffer(steps, np.int32)
@@ -227,11 +227,11 @@ class View:
         places = list(zip(*(column.tolist() for column in distinct), strict=True))
         # The number 0 is for unknown sites. The other sites keep their order.
         numbers = np.zeros(len(places), np.int32)
-        chosen = [at for at, place in enumerate(places) if min(place) >= 0]
+        chosen = [begin for begin, place in enumerate(places) if min(place) >= 0]
         numbers[chosen] = np.arange(1, len(chosen) + 1)
-        for at in range(0, len(code), AT_A_TIME):
-            code[at : at + AT_A_TIME] = numbers[code[at : at + AT_A_TIME]]
-        return code, [places[at] for at in chosen]
+        for begin in range(0, len(code), AT_A_TIME):
+            code[begin : begin + AT_A_TIME] = numbers[code[begin : begin + AT_A_TIME]]
+        return code, [places[begin] for begin in chosen]
 
     def blocks(self) -> Iterator[slice]:
         """Yield slices of the rows, and report the progress."""
@@ -532,10 +532,10 @@ class View:
         """Return how long other threads had the lock within each call, as it was cut."""
         found = self.trace._core.tenures()
         begin, end, thread = found["start"], found["end"], found["thread"]
-        mine = self.start, self.start + self.duration
+        window = self.start, self.start + self.duration
         process_of = process_of_threads(self.trace)
-        waited = lock_held((begin, end, process_of[thread]), (*mine, process_of[self.thread]))
-        waited -= lock_held((begin, end, thread), (*mine, self.thread))
+        waited = lock_held((begin, end, process_of[thread]), (*window, process_of[self.thread]))
+        waited -= lock_held((begin, end, thread), (*window, self.thread))
         return waited
 
     def parts_of_table(
@@ -627,22 +627,22 @@ def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Ar
     begin, end, group = tenures
     order = np.lexsort((end, begin, group))
     begin, end = begin[order], end[order]
-    start, stop, of = calls
-    held = np.zeros(len(of), np.int64)
-    groups = 1 + int(max(group.max(initial=-1), of.max(initial=-1)))
+    start, stop, thread = calls
+    held = np.zeros(len(thread), np.int64)
+    groups = 1 + int(max(group.max(initial=-1), thread.max(initial=-1)))
     # NumPy sorts 16 bits by radix.
-    rows = np.argsort(of.astype(np.uint16) if groups <= 1 << 16 else of, kind="stable")
-    row_ends = np.cumsum(np.bincount(of, minlength=groups)).tolist()
+    rows = np.argsort(thread.astype(np.uint16) if groups <= 1 << 16 else thread, kind="stable")
+    row_ends = np.cumsum(np.bincount(thread, minlength=groups)).tolist()
     tenure_ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
     for each in np.unique(group).tolist():
-        mine = slice(tenure_ends[each - 1] if each else 0, tenure_ends[each])
+        of_thread = slice(tenure_ends[each - 1] if each else 0, tenure_ends[each])
         row = rows[row_ends[each - 1] if each else 0 : row_ends[each]]
-        begins, ends = begin[mine], end[mine]
+        begins, ends = begin[of_thread], end[of_thread]
         before = np.concatenate([[0], np.cumsum(ends - begins)])
         for sign, times in ((1, stop[row]), (-1, start[row])):
-            at = np.searchsorted(begins, times, side="right")
-            goes_on = np.where(at > 0, np.maximum(ends[np.maximum(at - 1, 0)] - times, 0), 0)
-            held[row] += sign * (before[at] - goes_on)
+            place = np.searchsorted(begins, times, side="right")
+            goes_on = np.where(place > 0, np.maximum(ends[np.maximum(place - 1, 0)] - times, 0), 0)
+            held[row] += sign * (before[place] - goes_on)
     return held
 
 
@@ -668,8 +668,8 @@ def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, lis
     known: dict[int, int] = {}
     last = columns[-1]
     code = last if overwrite and last.flags.writeable else np.empty(len(last), np.int32)
-    for at in range(0, len(code), AT_A_TIME):
-        rows = slice(at, at + AT_A_TIME)
+    for begin in range(0, len(code), AT_A_TIME):
+        rows = slice(begin, begin + AT_A_TIME)
         key = columns[0][rows].astype(np.int64)
         if len(columns) == 2:
             key = key << 32 | (columns[1][rows].astype(np.int64) & 0xFFFFFFFF)

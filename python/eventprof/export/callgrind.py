@@ -100,14 +100,14 @@ def _write(
     for row, cost in own.items():
         lines += ["", f"fl={files[row]}", f"fn={names[row]}", f"{starts[row]} {_join(cost)}"]
         for callee, line, calls, *through in edges[row]:
-            at = line if line >= 0 else starts[row]
+            first_line = line if line >= 0 else starts[row]
             lines += [
                 f"cfi={files[callee]}",
                 f"cfn={names[callee]}",
                 # Calls that were open at the begin are not counted. Without a call, readers take
                 # the cost for the caller's own.
                 f"calls={max(calls, 1)} {starts[callee]}",
-                f"{at} {_join(through)}",
+                f"{first_line} {_join(through)}",
             ]
     out.write(utf8("\n".join([*lines, "", f"totals: {_join(total)}", ""])))
 

@@ -44,10 +44,10 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         "loss": view.loss,
         "functions": _places(view),
     }
-    said = json.dumps(facts, default=str)
+    text = json.dumps(facts, default=str)
     # No text may end with a backslash: see json_text().
-    said = re.sub(r"\\(.)", lambda found: "\\u005c" if found[1] == "\\" else found[0], said)
-    out.write(said.encode("ascii") + b"}\n")
+    text = re.sub(r"\\(.)", lambda found: "\\u005c" if found[1] == "\\" else found[0], text)
+    out.write(text.encode("ascii") + b"}\n")
 
 
 def _names(view: View) -> bytes:
@@ -78,7 +78,7 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
     code = np.zeros(max(kinds) + 1, np.int32)
     code[kinds] = np.arange(len(kinds))
     line, (lines,) = intern([view.line], overwrite=True)
-    line_texts = Texts([b"null" if at < 0 else b"%d" % at for at in lines.tolist()])
+    line_texts = Texts([b"null" if each < 0 else b"%d" % each for each in lines.tolist()])
     kind, flags = view.take("kind"), view.take("flags")
     flag_texts = Texts([_flags(bits) for bits in range(32)])
     unknown = len(view.names) - 1
@@ -180,13 +180,13 @@ def live_bytes(view: View, limit: int) -> tuple[dict[str, tuple[Array, Array]], 
         By domain, without domains that have no allocations.
     """
     found = {}
-    told = "every change"
+    how = "every change"
     for bit, domain in enumerate(("raw", "mem", "obj", "numpy", "libc")):
         time, live, _ = view.trace._core.curve(1 << bit)
         if not len(time) or not np.any(live):
             continue
         if len(time) > limit:
-            told = f"the largest of each of {_INTERVALS:,} intervals"
+            how = f"the largest of each of {_INTERVALS:,} intervals"
             duration = max(view.trace.duration, 1)
             bins = np.minimum(time * _INTERVALS // duration, _INTERVALS - 1)
             first = np.flatnonzero(np.diff(bins, prepend=-1))
@@ -194,13 +194,13 @@ def live_bytes(view: View, limit: int) -> tuple[dict[str, tuple[Array, Array]], 
             time = time[first]
         chosen = view.times(time)
         found[domain] = np.ascontiguousarray(time[chosen]), np.ascontiguousarray(live[chosen])
-    return found, told
+    return found, how
 
 
 def _write_memory(view: View, out: IO[bytes]) -> str | None:
     if not view.has_memory:
         return None
-    domains, told = live_bytes(view, CHANGES_MAX)
+    domains, how = live_bytes(view, CHANGES_MAX)
     for domain, (time, live) in domains.items():
         head = f'{{"ph":"C","cat":"memory","name":"live {domain}","pid":{view.whole_process},"ts":'
         out.write(
@@ -223,4 +223,4 @@ def _write_memory(view: View, out: IO[bytes]) -> str | None:
             ),
         )
     )
-    return told
+    return how

@@ -32,9 +32,9 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     node, parent, (code,) = fold(tree.parent, [names])
     sums = add_up(len(parent), node, np.maximum(weights, 0))
     _, codes, offsets, texts = Texts(list(numbers)).part(code)
-    at = 0
-    while at < len(parent):
-        lines, at = _core.collapsed_stacks(parent, sums, codes, offsets, texts, at)
+    begin = 0
+    while begin < len(parent):
+        lines, begin = _core.collapsed_stacks(parent, sums, codes, offsets, texts, begin)
         out.write(lines)
     if view.loss:
         options.notes.append(f"with loss: {view.loss}")

@@ -20,7 +20,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the table with a heading."""
     table = view.table(options.table)
     out.write(b",".join(map(cell, table.columns)) + b"\n")  # labels have names of the program's
-    before = [b"" if at == 0 else b"," for at in range(len(table.columns))]
+    before = [b"" if column == 0 else b"," for column in range(len(table.columns))]
     for rows in render(table, before, b"\n", b"", cell, view.progress):
         out.write(rows)
 

@@ -110,8 +110,8 @@ def _counters(view: View) -> Iterator[dict[str, Any]]:
     if not view.has_memory:
         return
     for weight, (domain, (time, live)) in enumerate(live_bytes(view, CHANGES_MAX)[0].items()):
-        told = f"live bytes of the domain {domain}"
-        yield _counter(view, told, f"Live: {domain}", 20 + weight, time, live)
+        meaning = f"live bytes of the domain {domain}"
+        yield _counter(view, meaning, f"Live: {domain}", 20 + weight, time, live)
     resident = view.trace.resident
     chosen = view.times(resident["time"])
     time, size = (np.asarray(resident[name])[chosen] for name in ("time", "bytes"))
@@ -120,12 +120,12 @@ def _counters(view: View) -> Iterator[dict[str, Any]]:
 
 
 def _counter(
-    view: View, told: str, label: str, weight: int, time: Array, values: Array
+    view: View, meaning: str, label: str, weight: int, time: Array, values: Array
 ) -> dict[str, Any]:
     return {
         "name": "malloc",
         "category": "Memory",
-        "description": told,
+        "description": meaning,
         "pid": str(view.process),
         "mainThreadIndex": 0,
         "display": {
@@ -140,7 +140,7 @@ def _counter(
                     "type": "value",
                     "source": "accumulated",
                     "format": {"unit": "bytes"},
-                    "label": told,
+                    "label": meaning,
                 },
                 {
                     "type": "value",
@@ -209,7 +209,7 @@ class _Stacks:
             np.int32,
         )
         files = [view.files[row] for row in rows]
-        sources = {file: at for at, file in enumerate(dict.fromkeys(filter(None, files)))}
+        sources = {file: number for number, file in enumerate(dict.fromkeys(filter(None, files)))}
         count, frames = len(rows), len(self._frame_func)
 
         def frame_column(value: int) -> Column:
@@ -281,11 +281,11 @@ def _stacks(
     lines: list[int] = []
 
     def add(prefix: int | None, function: int, line: int) -> int:
-        at = len(lines)
-        prefixes.append(at if prefix is None else prefix)
+        row = len(lines)
+        prefixes.append(row if prefix is None else prefix)
         stack_functions.append(function)
         lines.append(line)
-        return at
+        return row
 
     calling: dict[tuple[int, int], int] = {}
     for parent, function, line in zip(parents, functions, call_lines, strict=True):

@@ -16,8 +16,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the table."""
     table = view.table(options.table)
     before = [
-        f"{'{' if at == 0 else ','}{json_text(name)}:".encode()
-        for at, name in enumerate(table.columns)
+        f"{'{' if column == 0 else ','}{json_text(name)}:".encode()
+        for column, name in enumerate(table.columns)
     ]
 
     def text(value: str) -> bytes:

@@ -233,8 +233,8 @@ def _write_stacks(view: View, out: IO[bytes], sequence: int) -> None:
     ]
     figures = tree.own(*(word for word, _, _ in measures))
     described = [
-        message(50, integer(1, at), text(2, told), integer(3, _SAMPLE_BYTES))
-        for at, (_, told, _) in enumerate(measures, 1)
+        message(50, integer(1, number), text(2, meaning), integer(3, _SAMPLE_BYTES))
+        for number, (_, meaning, _) in enumerate(measures, 1)
     ]
     task = message(48, integer(1, 1), integer(2, view.process))
     used = np.logical_or.reduce([values != 0 for values in figures.values()])
@@ -252,14 +252,19 @@ def _write_stacks(view: View, out: IO[bytes], sequence: int) -> None:
             whole[node] = stacks[node] + last
     numbers: dict[int, int] = {}
     now = 0
-    for at, (word, _, time) in enumerate(measures, 1):
+    for number, (word, _, time) in enumerate(measures, 1):
         nodes = np.flatnonzero(figures[word])
         for node, value in zip(nodes.tolist(), figures[word][nodes].tolist(), strict=True):
             new = b""
             if node not in numbers:
                 numbers[node] = len(numbers) + 1
                 new = message(12, message(7, integer(1, numbers[node]), whole.pop(node)))
-            parts = (integer(2, 1), integer(6, numbers[node]), integer(10, at), integer(11, value))
+            parts = (
+                integer(2, 1),
+                integer(6, numbers[node]),
+                integer(10, number),
+                integer(11, value),
+            )
             out.write(
                 _packet(
                     sequence,
@@ -292,13 +297,13 @@ def _frames(view: View, tree: Tree, used: Array) -> tuple[list[bytes], list[byte
     for function in np.unique(functions[order]).tolist():
         found.append(message(5, integer(1, function + 1), text(2, view.names[function])))
         found.append(message(18, integer(1, function + 1), text(2, view.files[function] or "")))
-    for at, row in enumerate(order.tolist(), 1):
+    for frame, row in enumerate(order.tolist(), 1):
         function, line = int(functions[row]), int(lines[row])
         at_line = integer(6, line) if line >= 0 else b""
         parts = (integer(field, function + 1) for field in (2, 5))
-        found.append(message(6, integer(1, at), *parts, at_line, integer(7, _INTERPRETED)))
-    references = [integer(2, at) for at in range(len(order) + 1)]
-    of_node = [references[at] for at in number[key].tolist()]
+        found.append(message(6, integer(1, frame), *parts, at_line, integer(7, _INTERPRETED)))
+    references = [integer(2, frame) for frame in range(len(order) + 1)]
+    of_node = [references[frame] for frame in number[key].tolist()]
     return found, of_node[:count], of_node[count:]
 
 

@@ -87,9 +87,9 @@ def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # t
     _, codes, offsets, labels = Texts(texts).part(label.reshape(-1))
     count = len(tree)
     values = np.stack(columns, axis=1) if count else np.zeros((0, len(columns)), np.int64)
-    parts, at = [], 0
-    while at < count:
-        samples, at = _core.pprof_samples(
+    parts, begin = [], 0
+    while begin < count:
+        samples, begin = _core.pprof_samples(
             tree.parent,
             number[:count],
             number[count:],
@@ -98,11 +98,11 @@ def _samples(view: View, tree: Tree, columns: list, string) -> list[bytes]:  # t
             codes,
             offsets,
             labels,
-            at,
+            begin,
         )
         parts.append(samples)
     places = [
-        message(4, integer(1, at), message(4, integer(1, row + 1), integer(2, line)))
-        for at, (row, line) in enumerate(zip(functions.tolist(), lines.tolist(), strict=True), 1)
+        message(4, integer(1, begin), message(4, integer(1, row + 1), integer(2, line)))
+        for begin, (row, line) in enumerate(zip(functions.tolist(), lines.tolist(), strict=True), 1)
     ]
     return parts + places

@@ -36,8 +36,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     caller = np.where(inner, key[tree.parent], -1)
     edge, pairs = intern([caller, key])
     edges, rows_of_edge = _sums(tree, edge)
-    for at, (primitive, calls, own, total) in zip(edges.tolist(), rows_of_edge, strict=True):
-        above, below = int(pairs[0][at]), int(pairs[1][at])
+    for edge_row, (primitive, calls, own, total) in zip(edges.tolist(), rows_of_edge, strict=True):
+        above, below = int(pairs[0][edge_row]), int(pairs[1][edge_row])
         if above >= 0:
             # Here all calls come before primitive calls, as in cProfile's files.
             callers[below][named[above]] = calls, primitive, own, total
@@ -66,14 +66,14 @@ def keys_of(view: View) -> list[_Key]:
 
 def _sums(tree: Tree, number: Array) -> tuple[Array, list[_Row]]:
     """Return the numbers and, for each, primitive calls, calls, own and total seconds."""
-    distinct, at = np.unique(number, return_inverse=True)
-    at = at.reshape(-1)
+    distinct, place = np.unique(number, return_inverse=True)
+    place = place.reshape(-1)
     first = tree.first_of(number)  # not inside a call with the same number
     sums = np.zeros((4, len(distinct)), np.int64)
-    np.add.at(sums[0], at[first], tree.calls[first])
-    np.add.at(sums[1], at, tree.calls)
-    np.add.at(sums[2], at, tree.self)
-    np.add.at(sums[3], at[first], tree.inclusive(tree.self)[first])
+    np.add.at(sums[0], place[first], tree.calls[first])
+    np.add.at(sums[1], place, tree.calls)
+    np.add.at(sums[2], place, tree.self)
+    np.add.at(sums[3], place[first], tree.inclusive(tree.self)[first])
     return distinct, [
         (primitive, calls, own / 1e9, total / 1e9)
         for primitive, calls, own, total in zip(*sums.tolist(), strict=True)

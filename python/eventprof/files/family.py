@@ -130,7 +130,7 @@ def read_manifest(folder: str) -> tuple[list[dict[str, Any]] | None, str | None]
 def gone(processes: Iterable[dict[str, Any]], there: Sequence[str]) -> tuple[list[str], list[str]]:
     """Report which files of the manifest are not there; and which it names twice."""
     names = {os.path.basename(path) for path in there}
-    said: list[str] = []
+    lines: list[str] = []
     twice: list[str] = []
     seen = set()
     for each in processes:
@@ -140,9 +140,9 @@ def gone(processes: Iterable[dict[str, Any]], there: Sequence[str]) -> tuple[lis
         elif name not in names:
             events = each.get("events")
             lost = f", {events:,} events" if isinstance(events, int) else ""
-            said.append(f"{name}: the file is missing (process {each.get('pid', '?')}{lost})")
+            lines.append(f"{name}: the file is missing (process {each.get('pid', '?')}{lost})")
         seen.add(name)
-    return said, twice
+    return lines, twice
 
 
 # ---- What the processes are ----------------------------------------------------------------------
@@ -169,11 +169,11 @@ def find_parents(processes: Sequence[dict[str, Any]]) -> list[int | None]:
         by_pid.setdefault((each.get("boot"), each["pid"]), []).append(row)
 
     def earlier(row: int, pid: int) -> int | None:
-        of = processes[row]
-        start = of["start_monotonic_ns"]
+        process = processes[row]
+        start = process["start_monotonic_ns"]
         rows = [
             other
-            for other in by_pid.get((of.get("boot"), pid), ())
+            for other in by_pid.get((process.get("boot"), pid), ())
             if other != row and processes[other]["start_monotonic_ns"] <= start
         ]
         return max(rows, key=lambda other: processes[other]["start_monotonic_ns"], default=None)

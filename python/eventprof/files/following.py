@@ -75,16 +75,16 @@ class Follower:
         for row, (native_id, lost) in enumerate(
             zip(trace.threads["native_id"], trace.threads["lost"], strict=True)
         ):
-            mine = np.flatnonzero(threads == row)
+            rows = np.flatnonzero(threads == row)
             if live:
-                mine = mine[: max(len(mine) - _HELD_BACK, 0)]
+                rows = rows[: max(len(rows) - _HELD_BACK, 0)]
             # The events of a thread are counted from its first one, also the lost ones.
             key = int(native_id)
             given = self._given.get(key, 0)
             skipped = max(given - int(lost), 0)
             self.missed += max(int(lost) - given, 0)
-            fresh[mine[skipped:]] = True
-            self._given[key] = max(given, int(lost) + len(mine))
+            fresh[rows[skipped:]] = True
+            self._given[key] = max(given, int(lost) + len(rows))
         return events[np.flatnonzero(fresh)]
 
     def __iter__(self) -> Iterator[Table]:

@@ -128,10 +128,10 @@ def align(every: list[dict[str, Any]]) -> tuple[list[int], str]:
                 metadata["start_ns"] if middle is None else metadata["start_monotonic_ns"] + middle
             )
     if len(boots) == 1 and middle is not None:
-        said = "one machine: aligned by CLOCK_MONOTONIC, without error"
+        text = "one machine: aligned by CLOCK_MONOTONIC, without error"
         if adjusted >= _SAME_BOOT_NS:
-            said += f"; its clock of the day was set by {show_ns(adjusted)} meanwhile"
-        return starts, said
+            text += f"; its clock of the day was set by {show_ns(adjusted)} meanwhile"
+        return starts, text
     return starts, (
         f"{plural(len(boots), 'machine')}, or boots of one: aligned by the clock of the day "
         f"(CLOCK_REALTIME), as exact as these clocks agree; within a boot they were adjusted by up "

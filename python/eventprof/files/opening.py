@@ -241,8 +241,8 @@ def _name(part: Trace) -> str:
 
 def _is_copy(one: Trace, other: Trace) -> bool:
     keys = ("pid", "hostname", "boot", "start_ns", "start_monotonic_ns")
-    mine, theirs = one._early_metadata, other._early_metadata
-    return all(mine.get(key) == theirs.get(key) for key in keys)
+    early, theirs = one._early_metadata, other._early_metadata
+    return all(early.get(key) == theirs.get(key) for key in keys)
 
 
 def _is_process(part: Trace, process: int | str) -> bool:
@@ -278,7 +278,7 @@ class _Facts:
     def _sum_up(self, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
         every = [file for _, file in parts]
         missing = [*self._missing]
-        missing += [f"{name}: {said}" for name, file in parts for said in file.get("missing", ())]
+        missing += [f"{name}: {text}" for name, file in parts for text in file.get("missing", ())]
         return {
             "path": self._folder,
             "format": "family",

@@ -167,18 +167,18 @@ def recognise(head: bytes, path: str) -> str | None:
 
 
 def _is_packets(head: bytes) -> bool:
-    at, seen = 0, 0
-    while at < len(head) and seen < 4:
-        if head[at] != 0x0A:
+    position, seen = 0, 0
+    while position < len(head) and seen < 4:
+        if head[position] != 0x0A:
             return False
-        at += 1
+        position += 1
         size = shift = 0
-        while at < len(head):
-            size |= (head[at] & 127) << shift
+        while position < len(head):
+            size |= (head[position] & 127) << shift
             shift += 7
-            at += 1
-            if head[at - 1] < 128:
+            position += 1
+            if head[position - 1] < 128:
                 break
-        at += size
+        position += size
         seen += 1
     return seen > 0

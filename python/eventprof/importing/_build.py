@@ -232,7 +232,7 @@ class Builder:
     def trace(self) -> Trace:
         """Make the trace of everything that was added."""
         threads = [t for t in self._threads.values() if t.times]
-        rows = {thread.row: at for at, thread in enumerate(threads)}
+        rows = {thread.row: place for place, thread in enumerate(threads)}
         times = np.concatenate(
             [np.empty(0, np.int64), *(np.array(t.times, np.int64) for t in threads)]
         )
@@ -338,17 +338,17 @@ def statistics(
         "kind": [row[4] for row in rows],
     }
     units = {}
-    for of in described("functions"):
-        if of.name in columns:
+    for description in described("functions"):
+        if description.name in columns:
             continue
-        given = sums.get(of.name)
+        given = sums.get(description.name)
         if given is not None:
-            columns[of.name] = np.array(given, of.type)
+            columns[description.name] = np.array(given, description.type)
         else:
-            columns[of.name] = np.ma.MaskedArray(
-                np.zeros(len(rows), of.type), mask=np.ones(len(rows), bool)
+            columns[description.name] = np.ma.MaskedArray(
+                np.zeros(len(rows), description.type), mask=np.ones(len(rows), bool)
             )
-        units[of.name] = of.unit
+        units[description.name] = description.unit
     return Table.from_columns("functions", columns, units=units)
 
 

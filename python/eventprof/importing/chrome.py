@@ -99,12 +99,12 @@ def _cut(data: bytes, error: ValueError) -> Any:
     begin = text.find("[")
     decoder = json.JSONDecoder(parse_float=_Text)
     events = []
-    at = begin + 1
+    position = begin + 1
     while begin >= 0:
-        while at < len(text) and text[at] in " \t\r\n,":
-            at += 1
+        while position < len(text) and text[position] in " \t\r\n,":
+            position += 1
         try:
-            event, at = decoder.raw_decode(text, at)
+            event, position = decoder.raw_decode(text, position)
         except ValueError:
             break
         events.append(event)
@@ -288,11 +288,11 @@ class _Reader:
             builder.notes.append(f"events that have no place in a trace: {kinds}")
         for key in {**spans, **points}:
             thread = builder.thread(key, None, native_id(key[1]))
-            mine = points.get(key, [])
+            points_of_track = points.get(key, [])
             if key in spans:
                 self._read_spans(thread, spans[key])
-            if mine:
-                self._read_points(key, sorted(mine, key=lambda e: _ns(e["ts"])))
+            if points_of_track:
+                self._read_points(key, sorted(points_of_track, key=lambda e: _ns(e["ts"])))
 
     def _read_spans(self, thread: Any, events: list[dict[str, Any]]) -> None:
         if all(event["ph"] != "X" for event in events):

@@ -71,8 +71,8 @@ class _Table:
         """Return the column of the first name that the table has; None: it has none."""
         for name in names:
             if self._schema is not None and name in self._schema:
-                at = self._schema[name]
-                return [row[at] if at < len(row) else None for row in self._table["data"]]
+                place = self._schema[name]
+                return [row[place] if place < len(row) else None for row in self._table["data"]]
             if self._schema is None and self._table.get(name) is not None:
                 found = self._table[name]
                 return list(found) if isinstance(found, list) else None
@@ -104,13 +104,13 @@ def _read_thread(
         if stack is None:
             return found
         if stack not in paths:
-            at: int | None = stack
+            node: int | None = stack
             seen = 0
-            while at is not None:
+            while node is not None:
                 if seen > len(frames):
                     raise ValueError(f"stack {stack} has no end")
-                found.append(functions[frames[at]])
-                at, seen = prefixes[at], seen + 1
+                found.append(functions[frames[node]])
+                node, seen = prefixes[node], seen + 1
             paths[stack] = found[::-1]
         return paths[stack]
 
@@ -132,11 +132,11 @@ def _read_thread(
         builder.samples += len(stacks)
     if not stacks:
         return
-    at = [round((time + apart) * 1e6) for time in times]
-    weights = [max(b - a, 0) for a, b in pairwise(at)]
+    times_ns = [round((time + apart) * 1e6) for time in times]
+    weights = [max(b - a, 0) for a, b in pairwise(times_ns)]
     # Samples of the viewer's own begins and ends have no time after the last.
     weights.append(interval if builder.samples is not None else 0)
-    samples(to, [path(stack) for stack in stacks], weights, at[0])
+    samples(to, [path(stack) for stack in stacks], weights, times_ns[0])
 
 
 def _times(taken: _Table) -> list[float]:
@@ -157,7 +157,7 @@ def _prefixes(table: _Table, count: int) -> list[int | None]:
         return given
     # Since version 66: how far back it is; 0: there is none.
     offsets = table.column("prefixOffset") or [0] * count
-    return [at - offset if offset else None for at, offset in enumerate(offsets)]
+    return [row - offset if offset else None for row, offset in enumerate(offsets)]
 
 
 def _functions(table: Callable[[str], _Table], texts: list[str], builder: Builder) -> list[int]:
@@ -175,9 +175,9 @@ def _functions(table: Callable[[str], _Table], texts: list[str], builder: Builde
         files = [None if source is None else filenames[source] for source in sources]
     firsts = funcs.column("lineNumber") or [None] * len(names)
     rows = []
-    for at, name in enumerate(names):
-        file = None if files is None or files[at] is None else str(texts[files[at]])
-        line = firsts[at] if type(firsts[at]) is int and 0 <= firsts[at] < 1 << 31 else None
+    for row, name in enumerate(names):
+        file = None if files is None or files[row] is None else str(texts[files[row]])
+        line = firsts[row] if type(firsts[row]) is int and 0 <= firsts[row] < 1 << 31 else None
         kind = "python" if file is not None and file.endswith((".py", ">")) else "c"
         rows.append(builder.function(str(texts[name]), None, file or None, line, kind))
     return [rows[func] for func in frame_table.column("func") or []]

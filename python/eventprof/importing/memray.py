@@ -70,8 +70,8 @@ def _read_elsewhere(path: str) -> tuple[dict[str, Any], Any]:
         raise Unreadable(f"memray's reader ended by {name}: the file is damaged")
     line, _, rest = found.stdout.partition(b"\n")
     if found.returncode or not line:
-        said = found.stderr.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
-        raise Unreadable(f"memray's reader failed: {said}")
+        message = found.stderr.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
+        raise Unreadable(f"memray's reader failed: {message}")
     head = json.loads(line)
     if head["error"] is not None:
         raise Unreadable(head["error"])

@@ -27,44 +27,44 @@ _LOSSES = {
 Field = tuple[int, Any]
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(data):
+        if position >= len(data):
             raise Unreadable("it ends in the middle of a number")
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, at
+            return value, position
         shift += 7
         if shift > 63:
-            raise Unreadable(f"offset {at}: a number that does not end")
+            raise Unreadable(f"offset {position}: a number that does not end")
 
 
 def fields(data: bytes) -> Iterator[Field]:
     """Yield the fields of a message: numbers, or bytes."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
         wire = tag & 7
         if wire == 0:
             value: Any
-            value, at = _varint(data, at)
+            value, position = _varint(data, position)
         elif wire == 2:
-            size, at = _varint(data, at)
-            value = data[at : at + size]
+            size, position = _varint(data, position)
+            value = data[position : position + size]
             if len(value) != size:
                 raise Unreadable("it ends in the middle of a message")
-            at += size
+            position += size
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
-            value = data[at : at + size]
+            value = data[position : position + size]
             if len(value) != size:
                 raise Unreadable("it ends in the middle of a number")
-            at += size
+            position += size
         else:
-            raise Unreadable(f"offset {at}: there is no wire type {wire}")
+            raise Unreadable(f"offset {position}: there is no wire type {wire}")
         yield tag >> 3, value
 
 
@@ -213,11 +213,11 @@ class _Reader:
             if number >= 64:
                 multiplier = known.get(4, 1) or 1
                 incremental = bool(known.get(3))
-                at = known.get(2, 0) * multiplier
+                time_ns = known.get(2, 0) * multiplier
                 if anchor is not None:
                     # The zero of this clock, as a time of the trace's clock.
-                    at = anchor if incremental else anchor - at
-                sequence.clocks[number] = at, multiplier, incremental
+                    time_ns = anchor if incremental else anchor - time_ns
+                sequence.clocks[number] = time_ns, multiplier, incremental
 
     def _read_stats(self, data: bytes) -> None:
         """Take what the tracing service says of its buffers: its last word counts."""

@@ -150,6 +150,6 @@ class _Reader:
         if abs(count) > _DIGITS_MAX:
             raise Unreadable(f"offset {self._at - 4}: a number of {abs(count):,} digits")
         value = 0
-        for at in range(abs(count)):
-            value |= self._number("H") << 15 * at
+        for index in range(abs(count)):
+            value |= self._number("H") << 15 * index
         return -value if count < 0 else value

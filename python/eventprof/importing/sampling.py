@@ -21,17 +21,17 @@ _REPEAT, _FULL, _SUFFIX, _POP_PUSH = range(4)
 class _Bytes:
     def __init__(self, data: bytes, order: str) -> None:
         self.data = data
-        self.at = 0
+        self.offset = 0
         self._order = order
 
     def unpack(self, layout: str) -> Any:
-        found = struct.unpack_from(self._order + layout, self.data, self.at)
-        self.at += struct.calcsize(self._order + layout)
+        found = struct.unpack_from(self._order + layout, self.data, self.offset)
+        self.offset += struct.calcsize(self._order + layout)
         return found
 
     def byte(self) -> int:
-        self.at += 1
-        return self.data[self.at - 1]
+        self.offset += 1
+        return self.data[self.offset - 1]
 
     def varint(self) -> int:
         value = shift = 0
@@ -42,7 +42,7 @@ class _Bytes:
                 return value
             shift += 7
             if shift > 63:
-                raise Unreadable(f"offset {self.at}: a number that does not end")
+                raise Unreadable(f"offset {self.offset}: a number that does not end")
 
     def signed(self) -> int:
         value = self.varint()
@@ -83,13 +83,13 @@ def read(path: str, data: bytes, builder: Builder) -> None:
 def _frames(data: bytes, order: str, strings_at: int, frames_at: int) -> list[tuple[str, str, int]]:
     count, frame_count = struct.unpack_from(order + "II", data, len(data) - 32)
     reader = _Bytes(data, order)
-    reader.at = strings_at
+    reader.offset = strings_at
     strings = []
     for _ in range(count):
         size = reader.varint()
-        strings.append(data[reader.at : reader.at + size].decode("utf-8", "replace"))
-        reader.at += size
-    reader.at = frames_at
+        strings.append(data[reader.offset : reader.offset + size].decode("utf-8", "replace"))
+        reader.offset += size
+    reader.offset = frames_at
     frames = []
     for _ in range(frame_count):
         file, name = reader.varint(), reader.varint()
@@ -113,7 +113,7 @@ def _decompress(path: str, body: bytes) -> bytes:
 
 def _own(frames: list[tuple[str, str, int]]) -> set[int]:
     """Return the numbers of the sampler's own frames."""
-    return {at for at, (file, _, _) in enumerate(frames) if file.endswith(_OWN_FILES)}
+    return {number for number, (file, _, _) in enumerate(frames) if file.endswith(_OWN_FILES)}
 
 
 def samples(reader: _Bytes) -> Iterator[tuple[Any, int, list[int]]]:
@@ -123,7 +123,7 @@ def samples(reader: _Bytes) -> Iterator[tuple[Any, int, list[int]]]:
     """
     # Time and stack of each thread.
     states: dict[Any, list[Any]] = {}
-    while reader.at < len(reader.data):
+    while reader.offset < len(reader.data):
         key = reader.unpack("QI")
         encoding = reader.byte()
         state = states.setdefault(key, [0, []])
@@ -146,7 +146,9 @@ def samples(reader: _Bytes) -> Iterator[tuple[Any, int, list[int]]]:
             popped, new = reader.varint(), reader.varint()
             kept = before[popped:]
         else:
-            raise Unreadable(f"offset {reader.at} of its samples: there is no encoding {encoding}")
+            raise Unreadable(
+                f"offset {reader.offset} of its samples: there is no encoding {encoding}"
+            )
         state[1] = [reader.varint() for _ in range(new)] + kept
         yield key, state[0], state[1]
 
@@ -187,7 +189,7 @@ def _sample(
         same += 1
     while len(thread.stack) > same:
         thread.end(time)
-    for at in range(len(thread.stack), len(now)):
+    for depth in range(len(thread.stack), len(now)):
         # The line of the call is the line of the frame around it.
-        line = functions[now[len(now) - at]][1] if at > 0 else -1
-        thread.begin(time, functions[now[-1 - at]][0], max(line, -1))
+        line = functions[now[len(now) - depth]][1] if depth > 0 else -1
+        thread.begin(time, functions[now[-1 - depth]][0], max(line, -1))

@@ -51,7 +51,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
     elif exporter.startswith(_SAMPLERS):
         builder.lacks.append("counts of calls: it was sampled")
         builder.loss_unknown = SAMPLED
-    for at, profile in enumerate(whole["profiles"]):
+    for number, profile in enumerate(whole["profiles"]):
         name, unit = str(profile.get("name", "")), profile.get("unit")
         if unit not in _UNITS and (timed or unit == "bytes"):
             builder.notes.append(f"profile {name!r}: it is of {unit}, not of time")
@@ -60,7 +60,7 @@ def read(path: str, data: bytes, builder: Builder) -> None:
         if unit not in _UNITS:
             builder.lacks.append("times: what the numbers count is not said")
             builder.unit = "sample" if profile["type"] == "sampled" else ""
-        thread = builder.thread(at, name)
+        thread = builder.thread(number, name)
         if profile["type"] == "evented":
             for event in profile["events"]:
                 time = _scaled(event["at"], scale) - base

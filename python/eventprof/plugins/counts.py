@@ -144,8 +144,8 @@ def count(trace: Trace, tools: Iterable[str] = ()) -> Counts:
         sums["peak"] += at_peak
         outer = through[node]
         found = memory[owner[node], outer[1] if outer else line]
-        for at, value in enumerate((size, blocks, live)):
-            found[at] += value
+        for index, value in enumerate((size, blocks, live)):
+            found[index] += value
     rows: dict[str, list[tuple[int, Row, str]]] = defaultdict(list)
     for (function, line, callee, is_c), number in called.items():
         row_of_call = (callee, number, int(is_c), 0)

@@ -29,9 +29,9 @@ class Change(NamedTuple):
         row = self.after or self.before
         if row is None or kind not in _kinds_of(row):
             return 0
-        at = {"allocations": 1, "retained": 2}.get(kind, 0)
+        index = {"allocations": 1, "retained": 2}.get(kind, 0)
         before, after = (side[1:] if side else (0, 0, 0) for side in (self.before, self.after))
-        return after[at] - before[at]
+        return after[index] - before[index]
 
     def __str__(self) -> str:
         file, line = self.place or ("", 0)
@@ -155,14 +155,14 @@ def explain(
 
     def weight(change: Change) -> tuple[bool, int]:
         # By the first changed count to which this row contributes.
-        for at, kind in enumerate(kinds):
+        for index, kind in enumerate(kinds):
             if value := abs(change.by(kind)):
-                return (not change.is_cause, at * 10**15 - value)
+                return (not change.is_cause, index * 10**15 - value)
         return (not change.is_cause, 10**18)
 
-    told = sorted((each for each in found if any(map(each.by, kinds))), key=weight)
+    changed = sorted((each for each in found if any(map(each.by, kinds))), key=weight)
     room = _LINES - len(heads) - len(end)
-    lines = [f"  {change}" for change in told[:room]]
-    if len(told) > room:
-        lines[room - 1 :] = [f"  ... and {len(told) - room + 1:,} more lines of functions"]
+    lines = [f"  {change}" for change in changed[:room]]
+    if len(changed) > room:
+        lines[room - 1 :] = [f"  ... and {len(changed) - room + 1:,} more lines of functions"]
     return "\n".join([*heads, *lines, *end])

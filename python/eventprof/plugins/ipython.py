@@ -316,13 +316,13 @@ def _lines(trace: Trace, file: str, codes: list[CodeType], cell: str) -> list[_R
         row = sums.setdefault(place, [0, 0, 0, 0])
         row[:] = [a + b for a, b in zip(row, values, strict=True)]
 
-    for at in np.flatnonzero(is_cell[np.maximum(found["function"], -1)]).tolist():
-        line = int(found["line"][at])
-        values = [int(found[name][at]) for name in ("self", "calls", "allocated", "live")]
+    for found_row in np.flatnonzero(is_cell[np.maximum(found["function"], -1)]).tolist():
+        line = int(found["line"][found_row])
+        values = [int(found[name][found_row]) for name in ("self", "calls", "allocated", "live")]
         if 1 <= line <= len(texts):
             charge((line, line), values)
             continue
-        name, _, _, first, _ = tree.functions[int(found["function"][at])]
+        name, _, _, first, _ = tree.functions[int(found["function"][found_row])]
         place = inside.get((str(name), first or 0), (1, len(texts)))
         if name == "<module>":
             place = 1, len(texts)

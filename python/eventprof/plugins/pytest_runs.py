@@ -266,15 +266,15 @@ class Runs:
         self, item: Any, asked: Wanted, counted: list[Counts], time: int, result: Result
     ) -> None:
         """Compare with limits and with the snapshot."""
-        said = self._verdict(item, counted)
-        if not said.state:
+        text = self._verdict(item, counted)
+        if not text.state:
             result.data["why"] = result.data["why"] or "only one of its runs could be counted"
             return
-        found = said.counts
+        found = text.counts
         result.data |= {"state": "counted", "why": "", **found.sums, "time": time}
         known = self._snapshot.tests.get(item.nodeid)
-        if said.state == "drifts":
-            why = _drift(found, said.other, self._tolerances)
+        if text.state == "drifts":
+            why = _drift(found, text.other, self._tolerances)
             result.data |= {"state": "drifts", "why": why, "entry": {"drifts": why}}
         elif self._updates:
             functions = self._config.getini("eventprof_functions")
@@ -282,8 +282,8 @@ class Runs:
         elif known and "drifts" in known:
             result.data |= {"state": "drifts", "why": known["drifts"]}
         elif known:
-            result.data["state"] = said.state
-            if said.state == "changed":
+            result.data["state"] = text.state
+            if text.state == "changed":
                 result.failure = self._changed(item, known, found)
         elif self._snapshot.tests or self._all:
             result.data["state"] = "new"
@@ -291,9 +291,11 @@ class Runs:
         if "time" in asked.most and time > asked.most["time"]:
             over.append("time")
         if over:
-            least = min(counted, key=lambda each: each.sums.get(over[0], 0))
+            smallest = min(counted, key=lambda each: each.sums.get(over[0], 0))
             result.data["state"] = "limit"
-            result.failure = _over_limit(asked, over, {**least.sums, "time": time}, least, known)
+            result.failure = _over_limit(
+                asked, over, {**smallest.sums, "time": time}, smallest, known
+            )
 
     def _changed(self, item: Any, known: Mapping[str, Any], found: Counts) -> str:
         different = differing(known, found.sums, *self._tolerances)
@@ -415,9 +417,9 @@ def _over_limit(
     return explain(heads, over, changes(before, found), [])
 
 
-def _percent(config: Any, of: str) -> float:
+def _percent(config: Any, kind: str) -> float:
     """Read a tolerance of the ini file."""
-    name = f"eventprof_tolerance_{of}"
+    name = f"eventprof_tolerance_{kind}"
     text = str(config.getini(name))
     with contextlib.suppress(ValueError):
         if 0 <= (value := float(text.rstrip(" %"))) < math.inf:

@@ -120,8 +120,8 @@ class Summary:
             yield "nothing written: no test has the mark; with --eventprof-counts all tests count"
             return
         states = Counter(each["state"] for each in self._results.values())
-        told = [f"{states[state]:,} {words}" for state, words in _STATES if states[state]]
-        yield f"{plural(len(self._results), 'test')}: {', '.join(told)}"
+        counts = [f"{states[state]:,} {words}" for state, words in _STATES if states[state]]
+        yield f"{plural(len(self._results), 'test')}: {', '.join(counts)}"
         if self._problem:
             yield f"not written: {self._problem}"
         yield from self._reasons("drifts", "counts drift")
@@ -138,9 +138,9 @@ class Summary:
         for name, each in sorted(self._results.items()):
             if each["state"] == state and each["why"] != DOES_NOT_PASS:
                 reasons.setdefault(each["why"], []).append(name)
-        for at, (why, names) in enumerate(sorted(reasons.items())):
-            if at == _MOST_REASONS:
-                yield f"... and {len(reasons) - at:,} more reasons: --eventprof-json"
+        for index, (why, names) in enumerate(sorted(reasons.items())):
+            if index == _MOST_REASONS:
+                yield f"... and {len(reasons) - index:,} more reasons: --eventprof-json"
                 return
             more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
             yield f"{title}: {names[0]}{more}"

@@ -426,9 +426,9 @@ def _by_text(rows: Iterable[_core._CountRow]) -> list[_core._CountRow]:
 def _sum(a: _core._CountRow, b: _core._CountRow) -> _core._CountRow:
     whole = a[10] + b[10]
     mean = (a[10] * a[11] + b[10] * b[11]) / whole if whole else -1.0
-    least = min((row[12] for row in (a, b) if row[10]), default=-1)
+    shortest = min((row[12] for row in (a, b) if row[10]), default=-1)
     return (*a[:5], a[5] + b[5], a[6] + b[6], a[7] + b[7], a[8] + b[8], a[9] + b[9], whole, mean,
-            least, max(a[13], b[13]), a[14] + b[14], a[15] + b[15])  # fmt: skip
+            shortest, max(a[13], b[13]), a[14] + b[14], a[15] + b[15])  # fmt: skip
 
 
 def report(counter: Counter, limit: int = 25) -> str:
@@ -450,12 +450,12 @@ def report(counter: Counter, limit: int = 25) -> str:
     called = [row for row in _by_text(rows) if row[5] or row[6]]
     called.sort(key=lambda row: -row[9])
     calls = sum(row[5] for row in called)
-    said = f"{plural(calls, 'call')} of {plural(len(called), 'function')} in {show_ns(duration)}"
+    text = f"{plural(calls, 'call')} of {plural(len(called), 'function')} in {show_ns(duration)}"
     if lost:
-        said += f"; {lost:,} LOST because there was no memory"
+        text += f"; {lost:,} LOST because there was no memory"
     if counter.displaced:
-        said += "; another tool took over a hook: calls in that time are missing"
-    lines = [said]
+        text += "; another tool took over a hook: calls in that time are missing"
+    lines = [text]
     heads = ["calls", "self", "total", "mean", "allocated", "blocks", "function"]
     cells = [
         [

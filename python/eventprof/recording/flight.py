@@ -435,11 +435,11 @@ class FlightRecorder(AsyncContext):
         last_ns = self._last_ns.get(request.trigger)
         same = [file for file in self._files if file.trigger == request.trigger]
         is_full = len(same) >= self._keep
-        least = min(same, key=lambda file: file.value) if same else None
+        smallest = min(same, key=lambda file: file.value) if same else None
         if last_ns is not None and now_ns - last_ns < self._pause_ns:
             self.skipped += 1
             return
-        if self._which == "worst" and is_full and least and request.value <= least.value:
+        if self._which == "worst" and is_full and smallest and request.value <= smallest.value:
             self.skipped += 1
             return
         self._last_ns[request.trigger] = now_ns
@@ -457,7 +457,7 @@ class FlightRecorder(AsyncContext):
             return
         self._files.append(written)
         if is_full:
-            gone = least if self._which == "worst" and least else same[0]
+            gone = smallest if self._which == "worst" and smallest else same[0]
             self._files.remove(gone)
             with contextlib.suppress(OSError):
                 os.unlink(gone.path)

@@ -191,9 +191,9 @@ class Curve:
         gap = self.known_from * width // max(duration, 1)
         unknown = Text(("?" if plain else "░") * gap, style="not dim red")
         yield self._mark(column, gutter + 2, options.max_width)
-        for at, row in enumerate(rows):
-            line = Text(labels.get(at, "").rjust(gutter), style=SIDE)
-            line.append(" |" if plain else " ┤" if at in labels else " │")
+        for index, row in enumerate(rows):
+            line = Text(labels.get(index, "").rjust(gutter), style=SIDE)
+            line.append(" |" if plain else " ┤" if index in labels else " │")
             yield line.append(unknown).append(row[gap:], style="not dim " + BAR)
         corner, flat, tick, end = "+-++" if plain else "└─┴┘"
         ticks = [width * k // 4 - (k == 4) for k in range(5)]
@@ -203,20 +203,20 @@ class Curve:
 
     def _mark(self, column: int, offset: int, width: int) -> Text:
         mark = "v" if self.plain else "▼"
-        said = f"peak {show_bytes(self.peak_bytes)} at {show_ns(self.peak_time)}"
-        at = offset + column
-        if at + len(said) + 2 <= width:
-            return Text(" " * at + f"{mark} {said}", style=MARK)
-        return Text(f"{said} {mark}".rjust(at + 1), style=MARK)
+        label = f"peak {show_bytes(self.peak_bytes)} at {show_ns(self.peak_time)}"
+        place = offset + column
+        if place + len(label) + 2 <= width:
+            return Text(" " * place + f"{mark} {label}", style=MARK)
+        return Text(f"{label} {mark}".rjust(place + 1), style=MARK)
 
     @staticmethod
     def _times(ticks: list[int], duration: int, offset: int, width: int) -> Text:
         line = [" "] * width
         for k in (0, 4, 2, 1, 3):  # the two ends first, so that they have room
             label = show_ns(duration * k // 4) if k else "0"
-            at = min(max(offset + ticks[k] - len(label) // 2, 0), width - len(label))
-            if not "".join(line[max(at - 1, 0) : at + len(label) + 1]).strip():
-                line[at : at + len(label)] = label
+            place = min(max(offset + ticks[k] - len(label) // 2, 0), width - len(label))
+            if not "".join(line[max(place - 1, 0) : place + len(label) + 1]).strip():
+                line[place : place + len(label)] = label
         return Text("".join(line).rstrip(), style=SIDE)
 
     def _heights(self, bins: int, levels: int) -> tuple[Array, Array]:
@@ -228,8 +228,8 @@ class Curve:
         low, high = self._heights(width, _PLOT_ROWS)
         for row in range(_PLOT_ROWS - 1, -1, -1):
             yield "".join(
-                "#" if row < least else ":" if row < most else " "
-                for least, most in zip(low, high, strict=True)
+                "#" if row < smallest else ":" if row < most else " "
+                for smallest, most in zip(low, high, strict=True)
             ).rstrip()
 
     def _dots(self, width: int) -> Iterator[str]:

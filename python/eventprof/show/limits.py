@@ -37,8 +37,8 @@ def limits(page: Layout) -> Iterator[Text]:
                 "time of the calls that were open then."
             )
     elif unsure:
-        said = clean("; ".join(unsure), plain=page.plain)
-        yield Text(f"{said[:1].upper()}{said[1:]}.", style=BAD)
+        doubt = clean("; ".join(unsure), plain=page.plain)
+        yield Text(f"{doubt[:1].upper()}{doubt[1:]}.", style=BAD)
     elif events and not damaged:
         yield Text(f"Nothing lost: {_all(events)}.", style=GOOD)
     elif not damaged and not (page.trace.file or {}).get("awaits_stop"):
@@ -95,8 +95,8 @@ def _other_limits(page: Layout) -> Iterator[str]:
         )
     file = trace.file
     if file is not None:
-        told = loss_of_others(trace)  # is in the first line
-        yield from (f"{note}." for note in file["missing"] if note not in told)
+        in_first_line = loss_of_others(trace)  # is in the first line
+        yield from (f"{note}." for note in file["missing"] if note not in in_first_line)
         yield from (f"{note}." for note in file.get("notes", ()))
         unknown = unknown_kinds(file)
         if unknown is not None:

@@ -87,8 +87,8 @@ def _totals(page: Layout, sums: dict[str, int], peak: tuple[int, int, int]) -> G
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(overflow="fold")
 
-    def row(head: str, size: int, said: str) -> None:
-        grid.add_row(head, show_bytes(size), Text(said))
+    def row(head: str, size: int, text: str) -> None:
+        grid.add_row(head, show_bytes(size), Text(text))
 
     domains = _domains(page)
     row(
@@ -184,8 +184,8 @@ def _where(page: Layout, function: int, line: int) -> Name:
     file = page.trace.functions[function : function + 1]["file"][0] if function >= 0 else None
     if file is None:
         return Name("(no Python code)", plain=page.plain, style=SIDE)
-    at = f":{line}" if line >= 0 else ""
-    return Name(short_path(file) + at, plain=page.plain, path=True)
+    place = f":{line}" if line >= 0 else ""
+    return Name(short_path(file) + place, plain=page.plain, path=True)
 
 
 def _bare(page: Layout, function: int) -> Name:

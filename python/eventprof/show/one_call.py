@@ -44,7 +44,7 @@ def show_call(trace: Trace, call: int, limit: int, width: int, plain: bool) -> l
         rows.append(("", show_ns(rest), "", "", "", f"{left_out:,} more"))
     own = top["total"] - rest - sum(row["total"] for row in children)
     rows.append(("", show_ns(max(own, 0)), "", "", "", "in itself, outside of these calls"))
-    widths = [max(len(row[at]) for row in rows) for at in range(5)]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for cells in rows:
         numbers = "  ".join(c.rjust(w) for c, w in zip(cells[:5], widths, strict=True))
         text = f"{numbers}  {cells[5]}".rstrip()
@@ -52,11 +52,11 @@ def show_call(trace: Trace, call: int, limit: int, width: int, plain: bool) -> l
     return lines
 
 
-def open_at(trace: Trace, at: int | str, width: int) -> list[str]:
+def open_at(trace: Trace, moment: int | str, width: int) -> list[str]:
     """Lay out the calls that were open at a time, thread by thread."""
-    time = parse_duration("at", at)
+    time = parse_duration("at", moment)
     lines, last = [f"at {show_ns(time)}:"], None
-    for row in open_rows(trace, at):
+    for row in open_rows(trace, moment):
         if row["depth"] == 0 or row["thread"] != last:
             last = row["thread"]
             lines.append(f"  {last}")

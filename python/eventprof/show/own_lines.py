@@ -22,7 +22,7 @@ def _laid_out(lines: Sequence[OwnLine], show: Any) -> list[str]:
         place = file if one.line is None else f"{file}:{one.line}"
         what = f"in {one.name}" if one.line else f"{one.name} itself, without its calls"
         cells.append((show(one.value), percent(one.share, 1), place, what))
-    widths = [max(len(row[at]) for row in cells) for at in range(3)] if cells else []
+    widths = [max(len(row[column]) for row in cells) for column in range(3)] if cells else []
     return [
         f"  {a.rjust(widths[0])}  {b}  {c.ljust(widths[2])}  {d}".rstrip() for a, b, c, d in cells
     ]
@@ -35,9 +35,9 @@ def _slow_text(trace: Trace, tree: Tree) -> list[str]:
     waited, blocked = int(tree.lock_waited.sum()), int(tree.blocked.sum())
     heads = [f"slow, by own line (working time {show_ns(tree.working)})"]
     others = [(waited, "waiting for the GIL"), (blocked, "blocked")]
-    told = [f"{show_ns(time)} {what}" for time, what in others if 100 * time >= tree.working]
-    if told:
-        heads.append(f"outside of it: {', '.join(told)}")
+    parts = [f"{show_ns(time)} {what}" for time, what in others if 100 * time >= tree.working]
+    if parts:
+        heads.append(f"outside of it: {', '.join(parts)}")
     return [*heads, *_laid_out(lines, show_ns)]
 
 
@@ -57,9 +57,9 @@ def _memory_text(trace: Trace, tree: Tree) -> list[str]:
         (part.name, "not seen" if part.bytes is None else show_bytes(part.bytes), part.covers)
         for part in parts
     ]
-    widths = [max(len(row[at]) for row in rows) for at in range(2)]
-    said = ["memory at the peak, side by side"]
-    return said + [f"  {a.ljust(widths[0])}  {b.rjust(widths[1])}  {c}" for a, b, c in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    lines = ["memory at the peak, side by side"]
+    return lines + [f"  {a.ljust(widths[0])}  {b.rjust(widths[1])}  {c}" for a, b, c in rows]
 
 
 def sections(trace: Trace) -> list[str]:

@@ -21,9 +21,9 @@ def recorded(page: Layout) -> Grid:
     grid.add_column(style=SIDE, no_wrap=True)
     grid.add_column(overflow="fold")
 
-    def row(head: str, said: str) -> None:
-        if said:
-            grid.add_row(head, Text(clean(said, plain=page.plain)))
+    def row(head: str, text: str) -> None:
+        if text:
+            grid.add_row(head, Text(clean(text, plain=page.plain)))
 
     row("program", " ".join(metadata.get("argv", ())))
     started = time.localtime(metadata["start_ns"] / 1e9)

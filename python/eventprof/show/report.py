@@ -65,11 +65,11 @@ def _is_plain(console: Console) -> bool:
     return poor or console.options.ascii_only
 
 
-def _checked(name: str, value: object, least: int) -> int:
+def _checked(name: str, value: object, smallest: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be {least} or more, not {value!r}")
+    if value < smallest:
+        raise ValueError(f"{name} must be {smallest} or more, not {value!r}")
     return int(value)
 
 

@@ -66,8 +66,8 @@ def text_lines(
                 f"{what.folded:,} more"
             )  # fmt: skip
             items.append(f"... {small}" if plain else f"… {small}")
-        for at, item in reversed(list(enumerate(items))):
-            last = at == len(items) - 1
+        for index, item in reversed(list(enumerate(items))):
+            last = index == len(items) - 1
             stack.append((item, below + tees[1 if last else 0], below + tees[3 if last else 2]))
     widths = [
         max(map(len, column)) for column in zip(heads, *(row[0] for row in rows), strict=True)

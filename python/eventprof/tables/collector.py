@@ -35,11 +35,13 @@ def gc_table(trace: Recorded) -> Table:
     rows = rows_of_kind(trace, "GC_COLLECTED")
     if len(rows):
         # The innermost call around it is the run that it belongs to.
-        words, of = event_words(trace, rows), trace._core.events("call")[rows]
-        at = np.searchsorted(calls, of)
-        known = (at < count) & (calls[np.minimum(at, count - 1)] == of) if count else of < -1
-        collected[0, at[known]] = (words[known] & 0xFFFFFFFF).astype(np.int64)
-        collected[1, at[known]] = (words[known] >> 32).astype(np.int64)
+        words, call = event_words(trace, rows), trace._core.events("call")[rows]
+        place = np.searchsorted(calls, call)
+        known = (
+            (place < count) & (calls[np.minimum(place, count - 1)] == call) if count else call < -1
+        )
+        collected[0, place[known]] = (words[known] & 0xFFFFFFFF).astype(np.int64)
+        collected[1, place[known]] = (words[known] >> 32).astype(np.int64)
     freed, before, after = (np.full(count, -1, dtype=np.int64) for _ in range(3))
     if count and trace._core.facts()["kinds"] & _memory_bits():
         time, live, _ = trace._core.curve((1 << 5) - 1)

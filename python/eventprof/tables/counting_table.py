@@ -45,14 +45,14 @@ def table(rows: Sequence[tuple[Any, ...]]) -> Table:
     """
     columns = list(zip(*rows, strict=True)) if rows else [()] * 16
 
-    def text(name: str, at: int, doc: str) -> Column:
-        codes, words = encode(columns[at])
+    def text(name: str, index: int, doc: str) -> Column:
+        codes, words = encode(columns[index])
         null: Null = "never" if name == "kind" else "negative"
         return Column(name, lambda: codes, null=null, words=words, doc=doc)
 
-    def number(name: str, at: int, unit: str, doc: str) -> Column:
+    def number(name: str, index: int, unit: str, doc: str) -> Column:
         dtype = np.dtype(np.float64 if name == "mean" else np.int64)
-        values = np.array(columns[at], dtype=dtype)
+        values = np.array(columns[index], dtype=dtype)
         null: Null = "negative" if name in ("mean", "min", "max") else "never"
         return Column(name, lambda: values, dtype, null=null, unit=unit, doc=doc)
 

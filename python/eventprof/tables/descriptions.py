@@ -35,12 +35,12 @@ def described(table: str) -> tuple[Description, ...]:
     return tuple(Description(*row) for row in _core.column_table() if table == row[0])
 
 
-def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Column:
+def number(description: Description, load: Loader, recorded: Container[str] = ()) -> Column:
     """Return a column of numbers.
 
     Parameters
     ----------
-    of : Description
+    description : Description
         What it is.
     load : callable
         Gives its values.
@@ -49,33 +49,33 @@ def number(of: Description, load: Loader, recorded: Container[str] = ()) -> Colu
         throughout.
     """
     null: Null
-    if of.null.startswith("no "):
-        known = of.null.removeprefix("no ") in recorded
+    if description.null.startswith("no "):
+        known = description.null.removeprefix("no ") in recorded
 
         def nulls() -> Mask:
-            return np.full(len(load(of.name)), not known)
+            return np.full(len(load(description.name)), not known)
 
         null = nulls
     else:
-        null = cast("Null", of.null)
+        null = cast("Null", description.null)
     return Column(
-        of.name,
-        lambda: load(of.name),
-        np.dtype(of.type),
+        description.name,
+        lambda: load(description.name),
+        np.dtype(description.type),
         null=null,
-        unit=of.unit,
-        doc=of.meaning,
-        hexadecimal=of.reading == "address",
+        unit=description.unit,
+        doc=description.meaning,
+        hexadecimal=description.reading == "address",
     )
 
 
-def strings(of: Description, load: Loader) -> Column:
+def strings(description: Description, load: Loader) -> Column:
     """Return a column of texts, whose values are ids of the core's strings."""
 
     @cache
     def found() -> tuple[Array, Array]:
         """Rows of an array of ids, -1: none; and that."""
-        ids = load(of.name) + 1
+        ids = load(description.name) + 1
         known = np.flatnonzero(np.bincount(ids, minlength=1)[1:])
         codes = np.full(int(known[-1]) + 2 if len(known) else 1, -1, np.int32)
         codes[known + 1] = np.arange(len(known))
@@ -84,4 +84,4 @@ def strings(of: Description, load: Loader) -> Column:
     def words() -> tuple[str, ...]:
         return tuple(_core.text(string) or "" for string in found()[1].tolist())
 
-    return Column(of.name, lambda: found()[0], words=Words(words), doc=of.meaning)
+    return Column(description.name, lambda: found()[0], words=Words(words), doc=description.meaning)

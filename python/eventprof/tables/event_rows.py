@@ -93,7 +93,7 @@ def event_table(
         number("caller_line", load("caller_line"), "", "where it was made", "negative"),
     ]
     columns += label_columns(
-        trace, columns, lambda: trace._label_sets.of(load("thread"), load("time"))
+        trace, columns, lambda: trace._label_sets.rows_of(load("thread"), load("time"))
     )
     return Table(trace._title(title), columns, len(rows))
 

@@ -95,10 +95,10 @@ class LabelSets:
         held = np.array([numbers.get(number, _NONE) for number in ids], np.int32)
         threads, times = load("thread")[rows[holds]], load("time")[rows[holds]].copy()
         for thread in np.unique(threads).tolist():
-            mine = np.flatnonzero(threads == thread)
-            if what[holds[mine[0]]] == _HELD:
-                times[mine[0]] = 0  # of a ring: the labels of its first events are dropped
-            self._times[thread], self._sets[thread] = times[mine], held[mine]
+            of_thread = np.flatnonzero(threads == thread)
+            if what[holds[of_thread[0]]] == _HELD:
+                times[of_thread[0]] = 0  # of a ring: the labels of its first events are dropped
+            self._times[thread], self._sets[thread] = times[of_thread], held[of_thread]
 
     def _define(self, trace: Recorded, rows: Array, words: Array, is_text: Array) -> dict[int, int]:
         """Read what the sets are; give {id: row of values}."""
@@ -109,15 +109,15 @@ class LabelSets:
         now, going_on = 0, False
         what = words & 3
         defining = np.flatnonzero(is_text | ((what != _HOLDS) & (what != _HELD)))
-        for at, word in zip(defining.tolist(), words[defining].tolist(), strict=True):
-            if not is_text[at]:
+        for event_row, word in zip(defining.tolist(), words[defining].tolist(), strict=True):
+            if not is_text[event_row]:
                 if word & 3 == _DEFINES:
                     now, going_on = word >> 2, False
                     own.setdefault(now, {})
                 else:
                     around[now] = word >> 2
                 continue
-            name = names[functions[at]]
+            name = names[functions[event_row]]
             part = word.to_bytes(8, "little")[1 : 1 + (word & 7)]
             labels = own.setdefault(now, {})
             # A value may come again, in another chunk or because it was added: then it begins anew.
@@ -132,22 +132,22 @@ class LabelSets:
                 above = around.get(above)
             labels_above = whole.get(above, {}) if above is not None else {}
             for one in reversed(chain):
-                told = own.get(one, {})
+                known_parts = own.get(one, {})
                 text = {name: value.decode("utf-8", "surrogatepass") if _is_text(value) else
                         value.decode("utf-8", "backslashreplace")
-                        for name, value in told.items()}  # fmt: skip
+                        for name, value in known_parts.items()}  # fmt: skip
                 labels_above = whole[one] = {**labels_above, **text}
         self.values = [whole[number] for number in own]
         self.names = list(dict.fromkeys(name for labels in self.values for name in labels))
         return {number: row for row, number in enumerate(own)}
 
-    def of(self, threads: Array, times: Array) -> Array:
+    def rows_of(self, threads: Array, times: Array) -> Array:
         """Return the row of `values` for what began on threads at some times; -1: no labels."""
         found = np.full(len(threads), _NONE, np.int32)
         for thread, known in self._times.items():
-            mine = np.flatnonzero(threads == thread)
-            at = np.searchsorted(known, times[mine], side="right") - 1
-            found[mine] = np.where(at >= 0, self._sets[thread][np.maximum(at, 0)], _NONE)
+            rows = np.flatnonzero(threads == thread)
+            place = np.searchsorted(known, times[rows], side="right") - 1
+            found[rows] = np.where(place >= 0, self._sets[thread][np.maximum(place, 0)], _NONE)
         return found
 
     def columns(self, taken: list[str], rows: Callable[[], Array]) -> list[Column]:
@@ -178,7 +178,7 @@ def _is_recorded(trace: Recorded) -> bool:
 def of_calls(trace: Recorded) -> Array:
     """Return the row of the sets of labels that each call began with; -1: none."""
     core = trace._core
-    rows = trace._label_sets.of(core.calls("thread"), core.calls("start"))
+    rows = trace._label_sets.rows_of(core.calls("thread"), core.calls("start"))
     rows[core.calls("flags") & CALL_FLAGS["open_at_start"] != 0] = -1  # nobody knows
     return rows
 
@@ -189,7 +189,7 @@ def labels_table(trace: Recorded) -> Table:
     count = len(sets.values)
     of_calls = trace._labels_of_calls
     spans = trace.spans
-    of_spans = sets.of(spans["thread"], spans["start"])
+    of_spans = sets.rows_of(spans["thread"], spans["start"])
     sums = [
         sum_by(of_spans, np.ones(len(of_spans), np.int64), count),
         sum_by(of_calls, np.ones(len(of_calls), np.int64), count),
@@ -205,7 +205,7 @@ def labels_table(trace: Recorded) -> Table:
         "value": [value for _, value in rows],
     }
     for name, of_set in zip(("spans", "calls", "self", "allocated"), sums, strict=True):
-        columns[name] = np.array([of_set[of].sum() for of in rows.values()], np.int64)
+        columns[name] = np.array([of_set[chosen].sum() for chosen in rows.values()], np.int64)
     units = {"self": "ns", "allocated": "bytes"}
     return Table.from_columns(trace._title("labels"), columns, units=units)
 
@@ -226,7 +226,7 @@ def where(trace: Recorded, labels: Mapping[str, object]) -> Labelled:
         + [False]
     )
     spans = trace.spans
-    of_spans = np.flatnonzero(fits[sets.of(spans["thread"], spans["start"])])
+    of_spans = np.flatnonzero(fits[sets.rows_of(spans["thread"], spans["start"])])
     in_calls = fits[trace._labels_of_calls]
     return _labelled(trace, wanted, spans[of_spans], in_calls)
 

@@ -20,12 +20,12 @@ def _imports(metadata: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def loss_of_others(trace: Facts, *, unsure: bool = True) -> list[str]:
     """Report what a file of another tool lost; with `unsure`, also that it may lack more."""
-    said: list[str] = []
+    lost: list[str] = []
     for part in _imports(trace._recorder_metadata):
-        said += map(str, part.get("lost") or ())
+        lost += map(str, part.get("lost") or ())
         if unsure and part.get("unsure"):
-            said.append(str(part["unsure"]))
-    return list(dict.fromkeys(said))
+            lost.append(str(part["unsure"]))
+    return list(dict.fromkeys(lost))
 
 
 def time_words(trace: Facts) -> Callable[[int], str]:

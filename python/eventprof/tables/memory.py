@@ -39,7 +39,7 @@ def live_columns(
     """Make the name, the columns and the length of `Trace.memory_of`."""
     time, live, blocks = trace._core.curve(_domain_bits(domains))
     values = {"time": time, "live": live, "blocks": blocks}
-    columns = [number(of, values.__getitem__) for of in described("memory")]
+    columns = [number(description, values.__getitem__) for description in described("memory")]
     return trace._title("memory"), columns, len(time)
 
 

@@ -99,18 +99,18 @@ class _ObjectEvents:
         length = max(self.trace.duration, 1)
 
         def bins(times: Array) -> Array:
-            at: Array = np.minimum(times * count // length, count - 1)
-            return at
+            place: Array = np.minimum(times * count // length, count - 1)
+            return place
 
         births = self.is_created
         ends = np.where(self.other >= 0, self.time[self.other], self.unseen_time)
         ended = births & ((self.other >= 0) | self.unseen)
         created = np.zeros((len(chosen), count), dtype=np.int64)
         destroyed = np.zeros_like(created)
-        for at, row in enumerate(chosen):
-            of = self.type == row
-            created[at] = np.bincount(bins(self.time[births & of]), minlength=count)
-            destroyed[at] = np.bincount(bins(ends[ended & of]), minlength=count)
+        for index, row in enumerate(chosen):
+            of_type = self.type == row
+            created[index] = np.bincount(bins(self.time[births & of_type]), minlength=count)
+            destroyed[index] = np.bincount(bins(ends[ended & of_type]), minlength=count)
         rows = np.repeat(np.array(chosen, dtype=np.intp), count)
         start = np.array([length * k // count for k in range(count)], dtype=np.int64)
         return Table(

@@ -110,8 +110,8 @@ class PlainTable:
             text = f"a table has no attribute {name!r}: write {_INSTEAD[name]}"
             raise AttributeError(text, name=name, obj=self)
         public = [each for each in dir(type(self)) if not each.startswith("_")]
-        said = f"a table has no attribute {name!r}{did_you_mean(name, [*known, *public])}"
-        raise AttributeError(said, name=name, obj=self)
+        message = f"a table has no attribute {name!r}{did_you_mean(name, [*known, *public])}"
+        raise AttributeError(message, name=name, obj=self)
 
     def __dir__(self) -> list[str]:
         return sorted(

@@ -22,19 +22,22 @@ def requests_table(trace: Recorded) -> Table:
     spans = trace.spans
     named = np.array([name == REQUEST for name in spans["name"]], bool)
     sets = trace._label_sets
-    of_spans = sets.of(spans["thread"], spans["start"])
+    of_spans = sets.rows_of(spans["thread"], spans["start"])
     has = np.array([REQUEST in labels for labels in sets.values] + [False])
     rows = np.flatnonzero(named & has[of_spans])
     labels = [sets.values[row] for row in of_spans[rows].tolist()]
-    ids = {of[REQUEST]: number for number, of in enumerate(labels)}
-    numbers = [ids.get(of.get(REQUEST, ""), -1) for of in sets.values]
+    ids = {label_set[REQUEST]: number for number, label_set in enumerate(labels)}
+    numbers = [ids.get(label_set.get(REQUEST, ""), -1) for label_set in sets.values]
     of_set = np.array([*numbers, -1], np.int64)
-    columns: dict[str, Any] = {REQUEST: [of[REQUEST] for of in labels]}
+    columns: dict[str, Any] = {REQUEST: [label_set[REQUEST] for label_set in labels]}
     for name in ("method", "route", "path", "status", "error"):
         # Of a streamed body the labels are told anew, with what was not known before.
-        told = {of[REQUEST]: of[name] for of in (*reversed(sets.values), *labels)
-                if REQUEST in of and name in of}  # fmt: skip
-        columns[name] = [told.get(of[REQUEST]) for of in labels]
+        given = {
+            label_set[REQUEST]: label_set[name]
+            for label_set in (*reversed(sets.values), *labels)
+            if REQUEST in label_set and name in label_set
+        }
+        columns[name] = [given.get(label_set[REQUEST]) for label_set in labels]
     columns["start"] = spans["start"][rows]
     columns["total"] = spans["duration"][rows]
     columns |= _sums(trace, of_set[trace._labels_of_calls], len(rows))
@@ -55,10 +58,10 @@ def _sums(trace: Recorded, of_call: Array, count: int) -> dict[str, Any]:
     outer = np.flatnonzero(outermost)
     busy = sum_by(of_call[outer], core.calls("duration")[outer], count)
     waited = core.calls("waited")[outer] if has_lock else np.zeros(len(outer), np.int64)
-    mine = np.flatnonzero(of_call >= 0)
-    function, self_ns = core.calls("function")[mine], core.calls("self")[mine]
+    chosen = np.flatnonzero(of_call >= 0)
+    function, self_ns = core.calls("function")[chosen], core.calls("self")[chosen]
     functions = len(trace.functions)
-    keys, where = np.unique(of_call[mine] * functions + function, return_inverse=True)
+    keys, where = np.unique(of_call[chosen] * functions + function, return_inverse=True)
     sums = sum_by(where.reshape(-1), self_ns, len(keys))
     most_in = np.full(count, -1, np.int64)
     most_self = np.zeros(count, np.int64)
@@ -73,9 +76,9 @@ def _sums(trace: Recorded, of_call: Array, count: int) -> dict[str, Any]:
         "waited": np.ma.MaskedArray(
             sum_by(of_call[outer], waited, count), mask=np.full(count, not has_lock)
         ),
-        "calls": sum_by(of_call[mine], np.ones(len(mine), np.int64), count),
+        "calls": sum_by(of_call[chosen], np.ones(len(chosen), np.int64), count),
         "allocated": sum_by(
-            of_call[mine], core.calls("allocated_self")[mine].astype(np.int64), count
+            of_call[chosen], core.calls("allocated_self")[chosen].astype(np.int64), count
         ),
         "most_in": [None if row < 0 else names[row] for row in most_in.tolist()],
         "most_self": most_self,

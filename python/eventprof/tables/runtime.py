@@ -33,8 +33,8 @@ def table(found: object) -> Table:
 
     rows = _rows(found)
     columns: dict[str, Any] = {}
-    for at, name in enumerate(_FIRST[:-1]):
-        columns[name] = _column(name, [row[at] for row in rows])
+    for index, name in enumerate(_FIRST[:-1]):
+        columns[name] = _column(name, [row[index] for row in rows])
     columns["details"] = [json.dumps(row[-1]) for row in rows] or _column("details", [])
     for name in dict.fromkeys(key for row in rows for key in row[-1]):
         values = [row[-1].get(name) for row in rows]

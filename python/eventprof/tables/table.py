@@ -259,12 +259,12 @@ class Table(PlainTable):
         >>> table.top("grams", 1)["name"].tolist()
         ['pear']
         """
-        of = self._column(column)
-        if of.words is not None:
+        chosen = self._column(column)
+        if chosen.words is not None:
             raise ValueError(f"column {column!r} of {self.name} is text: top() takes numbers")
         if count < 1:
             raise ValueError(f"count must be 1 or more, not {count}")
-        values, nulls = of.values(), of.nulls()
+        values, nulls = chosen.values(), chosen.nulls()
         rows = np.arange(self._length) if nulls is None else np.flatnonzero(~nulls)
         keys = values[rows]
         if keys.dtype.kind == "u":

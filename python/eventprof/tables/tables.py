@@ -59,25 +59,25 @@ def allocations_table(trace: Recorded) -> Table:
 def _described(trace: Recorded, table: str, load: Loader) -> list[Column]:
     """Return the columns of a table as columns.def describes them."""
     made: dict[str, Column] = {}
-    for of in described(table):
-        made[of.name] = _described_column(trace, of, load, made)
+    for description in described(table):
+        made[description.name] = _described_column(trace, description, load, made)
     return list(made.values())
 
 
 def _described_column(
-    trace: Recorded, of: Description, load: Loader, before: Mapping[str, Column]
+    trace: Recorded, description: Description, load: Loader, before: Mapping[str, Column]
 ) -> Column:
-    if of.reading == "event":
-        return _kind_column(of.name, lambda _: event_kinds(trace), of.meaning)
-    if of.reading == "call":
-        return _kind_column(of.name, load, of.meaning, CALL_WORDS)
-    if of.reading == "domain":
-        return _domain_column(load, of.meaning)
-    if of.reading == "string" and of.name in ("name", "file"):
-        return _text_of_function(trace, of.name, before["function"], of.meaning)
-    if of.reading == "string":
-        return strings(of, load)
-    return number(of, load, recorded(trace))
+    if description.reading == "event":
+        return _kind_column(description.name, lambda _: event_kinds(trace), description.meaning)
+    if description.reading == "call":
+        return _kind_column(description.name, load, description.meaning, CALL_WORDS)
+    if description.reading == "domain":
+        return _domain_column(load, description.meaning)
+    if description.reading == "string" and description.name in ("name", "file"):
+        return _text_of_function(trace, description.name, before["function"], description.meaning)
+    if description.reading == "string":
+        return strings(description, load)
+    return number(description, load, recorded(trace))
 
 
 def recorded(trace: Recorded) -> set[str]:
@@ -129,10 +129,15 @@ def functions_table(trace: Recorded) -> Table:
     return Table(
         trace._title("functions"),
         [
-            text_column(of.name, texts[of.name], of.meaning, null=cast("Null", of.null))
-            if of.name in texts
-            else number(of, load, recorded(trace))
-            for of in described("functions")
+            text_column(
+                description.name,
+                texts[description.name],
+                description.meaning,
+                null=cast("Null", description.null),
+            )
+            if description.name in texts
+            else number(description, load, recorded(trace))
+            for description in described("functions")
         ],
         len(rows),
         partial(_compensate_functions, trace),
@@ -175,10 +180,10 @@ def threads_table(trace: Recorded) -> Table:
     return Table(
         "threads",
         [
-            text_column(of.name, names, of.meaning)
-            if of.reading == "string"
-            else number(of, values.__getitem__)
-            for of in described("threads")
+            text_column(description.name, names, description.meaning)
+            if description.reading == "string"
+            else number(description, values.__getitem__)
+            for description in described("threads")
         ]
         + process_of(trace, lambda: np.arange(len(rows), dtype=np.int32)),
         len(rows),

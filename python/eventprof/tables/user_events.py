@@ -83,7 +83,7 @@ def spans_table(trace: Recorded) -> Table:
         number("flags", columns["flags"], "", "as of calls"),
     ]
     of_table += label_columns(
-        trace, of_table, lambda: trace._label_sets.of(columns["thread"], columns["start"])
+        trace, of_table, lambda: trace._label_sets.rows_of(columns["thread"], columns["start"])
     )
     return Table(trace._title("spans"), of_table, len(order))
 

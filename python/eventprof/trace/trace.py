@@ -83,7 +83,7 @@ class Trace(Recorded):
         TypeError, ValueError
             The time is not a whole number, or is outside of the trace.
         """
-        return moments.at(self, time)
+        return moments.instant(self, time)
 
     def between(self, start: int | str, end: int | str) -> Interval:
         """Report what happened between two instants.

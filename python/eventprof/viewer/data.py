@@ -194,7 +194,7 @@ def _points(trace: Trace) -> dict[str, Any]:
     }
 
 
-def told(trace: Trace) -> dict[str, Any]:
+def notes_of(trace: Trace) -> dict[str, Any]:
     """Return the line at the top: what was lost, what was left out, and the cost of recording."""
     from ..show.layout import Layout
     from ..show.limits import limits as find_limits
@@ -312,9 +312,9 @@ def sections(
         functions["p50"] = [*medians, *[-1] * (len(functions["name"]) - len(medians))]
         duration = trace.duration
         findings = _findings(trace, calls)
-        said = told(trace)
+        notes = notes_of(trace)
         if trace._has_lock and len(trace.processes) > 1:
-            said["facts"].append("each process has its own interpreter's lock: no lane of one")
+            notes["facts"].append("each process has its own interpreter's lock: no lane of one")
         points = _points(trace)
         heads: dict[str, list[dict[str, Any]]] = {"c": [], "m": []}
         widths, coarse = section(calls.coarse())
@@ -366,7 +366,7 @@ def sections(
         "findings": findings,
         "peak": [peak_ns, peak_bytes, peak_blocks] if blocks.count and peak_bytes else None,
         "resident": _resident(trace),
-        "told": said,
+        "notes": notes,
         "source": find_source(trace) if source else [],
         **points,
         "tiles": heads,

@@ -12,7 +12,7 @@ import numpy as np
 from .._words import plural, show_bytes, show_ns
 from ..answers.own import find_areas
 from ..answers.tree import OTHER, Tree
-from .data import find_title, told
+from .data import find_title, notes_of
 from .page import assemble
 from .picture import COLOURS, clean, fit
 from .planes import compress
@@ -84,11 +84,11 @@ class Stacks:
             if tree.count > MOST_NODES:
                 tree = Tree(trace, MOST_NODES)
             merged.append((tree, self._merge(tree, nodes)))
-        for tree, at in merged:
+        for tree, merged_at in merged:
             for unit, figure in units:
                 sums = [0] * len(self.parent)
                 if unit != "waited" or tree.has_lock:
-                    for node, value in zip(at, tree.own(figure).tolist(), strict=True):
+                    for node, value in zip(merged_at, tree.own(figure).tolist(), strict=True):
                         sums[node] += value
                 self.values[unit].append(sums)
         # A single thread never waits, and a choice that shows nothing is none.
@@ -137,20 +137,20 @@ class Stacks:
 
     def _merge(self, tree: Tree, nodes: dict[Any, int]) -> list[int]:
         """Add a tree; give the common node of each of its nodes."""
-        at = [0] * tree.count
+        merged_node = [0] * tree.count
         rows = zip(tree.parent.tolist(), tree.function.tolist(), strict=True)
         for n, (above, function) in enumerate(rows):
             if n == 0:
                 continue
             number = self._number(tree, function)
-            pair = at[above], number
+            pair = merged_node[above], number
             node = nodes.get(pair)
             if node is None:
                 node = nodes[pair] = len(self.parent)
                 self.parent.append(pair[0])
                 self.function.append(number)
-            at[n] = node
-        return at
+            merged_node[n] = node
+        return merged_node
 
     def totals(self, unit: str, side: int) -> list[int]:
         """Return the values of a unit, of each node with all nodes below it."""
@@ -185,7 +185,7 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
         "summary": (
             f"{show_ns(traces[0].duration)}, {plural(traces[0]._facts['events'], 'event')}"
         ),
-        "told": [told(trace) for trace in traces],
+        "notes": [notes_of(trace) for trace in traces],
         "threads": max(len(trace._thread_rows) for trace in traces),
         "functions": {
             "name": [row[0] for row in functions],
@@ -202,8 +202,8 @@ def flamegraph(traces: Sequence[Trace], titles: Sequence[str | None] = (None,)) 
         "table": stacks.table,
     }
     raw = compress(json.dumps(head, separators=(",", ":")).encode())
-    said = names[0] if len(names) == 1 else f"{names[0]} and {names[1]}"
-    return assemble("graph.html", MODULES, f"{said}, flame graph", [("head", raw)])
+    names_shown = names[0] if len(names) == 1 else f"{names[0]} and {names[1]}"
+    return assemble("graph.html", MODULES, f"{names_shown}, flame graph", [("head", raw)])
 
 
 def _numbered(words: list[str | None]) -> list[int]:
@@ -270,12 +270,12 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
     what = {"self": "time", "at_peak": "bytes at the peak", "live": "bytes live at the end"}.get(
         unit, unit
     )
-    said = f"{find_title(trace)}: {what}, {show(total[0])}"
+    text = f"{find_title(trace)}: {what}, {show(total[0])}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {high}" width="{width}" '
         f'height="{high}" role="img" aria-label="flame graph" font-family="sans-serif" '
         f'font-size="11" fill="#15181d"><rect width="{width}" height="{high}" fill="#fff"/>'
-        f'<text x="4" y="12">{html.escape(clean(said))}</text>{"".join(parts)}</svg>'
+        f'<text x="4" y="12">{html.escape(clean(text))}</text>{"".join(parts)}</svg>'
     )
 
 

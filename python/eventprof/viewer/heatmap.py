@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .._words import plural, show_ns
-from .data import find_title, told
+from .data import find_title, notes_of
 from .page import assemble
 from .planes import compress
 from .source import find_source
@@ -32,7 +32,7 @@ def heatmap(trace: Trace, title: str | None = None) -> Iterator[bytes]:
     head = {
         "title": title,
         "summary": f"{show_ns(trace.duration)}, {plural(trace._facts['events'], 'event')}",
-        "told": told(trace),
+        "notes": notes_of(trace),
         "duration": trace.duration,
         "source": find_source(trace),
     }

@@ -74,7 +74,7 @@ class Blocks:
     def astray(self) -> tuple[Array, Array]:
         """Return the events whose call data.js would not find, and the calls; after all tiles."""
         nothing = np.empty(0, dtype=np.int64)
-        found = [self._astray[at] for at in sorted(self._astray)]
+        found = [self._astray[event] for event in sorted(self._astray)]
         events, calls = zip((nothing, nothing), *found, strict=True)
         return np.concatenate(events), np.concatenate(calls)
 

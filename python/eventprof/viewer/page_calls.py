@@ -103,13 +103,13 @@ class Calls:
             return [], [np.empty(0, dtype=np.int64)] * 4
         order = self.data.order()
         rows = np.flatnonzero(self._task[order] >= 0)
-        of = order[rows]
-        parent = self._trace.calls._column("parent").values()[of]
-        step = self._task[of] != np.where(parent >= 0, self._task[parent], -1)
-        rows, of = rows[step], of[step]
-        task = self._task[of]
+        call = order[rows]
+        parent = self._trace.calls._column("parent").values()[call]
+        step = self._task[call] != np.where(parent >= 0, self._task[parent], -1)
+        rows, call = rows[step], call[step]
+        task = self._task[call]
         begun, lasted, function = (
-            self._trace.calls._column(name).values()[of]
+            self._trace.calls._column(name).values()[call]
             for name in ("start", "duration", "function")
         )
         start = begun // self._grain

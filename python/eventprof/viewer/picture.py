@@ -77,9 +77,9 @@ def slices(trace: Trace, columns: int) -> list[Slice]:
     is_whole = (column("start") <= 0) & (column("duration") >= trace.duration)
     level = np.full(len(depth), -1)
     for each_thread in threads:
-        of = thread == each_thread
-        whole = int(np.count_nonzero(is_whole & of))
-        level[of] = depth[of] - min(whole, int(depth[of].max()))
+        chosen = thread == each_thread
+        whole = int(np.count_nonzero(is_whole & chosen))
+        level[chosen] = depth[chosen] - min(whole, int(depth[chosen].max()))
     rows = np.flatnonzero((level >= 0) & (level < _DEEPEST))
     start, duration = column("start")[rows], column("duration")[rows]
     each = max(trace.duration / columns, 1)
@@ -197,7 +197,7 @@ def _curve(most: Array, y: float) -> Iterator[str]:
 def summary(trace: Trace) -> str:
     """Return what a notebook shows of a trace, as HTML: a line of facts and the small picture."""
     loss = trace.loss
-    said = (
+    text = (
         f"{plural(trace._facts['events'], 'event')} of {plural(len(trace.threads), 'thread')} "
         f"in {show_ns(trace.duration)}"
     )
@@ -206,6 +206,6 @@ def summary(trace: Trace) -> str:
     peak = trace.peak().bytes if len(trace.allocations) else 0
     held = f", at most {show_bytes(peak)} live" if peak else ""
     return (
-        f"<div><strong>eventprof</strong> {html.escape(said + held)}, {html.escape(lost)}; "
+        f"<div><strong>eventprof</strong> {html.escape(text + held)}, {html.escape(lost)}; "
         f"<code>.show()</code> opens the page</div>{svg(trace)}"
     )

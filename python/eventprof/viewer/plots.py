@@ -61,11 +61,11 @@ def timeline(trace: Trace, axes: Any = None) -> Any:
     axes = _axes(axes, user, 1 + 0.22 * max(len(rows), 3))
     place = {row: -n for n, row in enumerate(rows)}
     for row in rows:
-        of = [each for each in drawn if (each.thread, each.depth) == row]
+        calls = [each for each in drawn if (each.thread, each.depth) == row]
         axes.broken_barh(
-            [(each.start, each.duration) for each in of],
+            [(each.start, each.duration) for each in calls],
             (place[row] - 0.45, 0.9),
-            facecolors=[COLOURS[each.area] for each in of],
+            facecolors=[COLOURS[each.area] for each in calls],
         )
     span = max(trace.duration, 1)
     for each in drawn:

@@ -87,10 +87,10 @@ def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[
 
     def add(file: Array, line: Array, what: str, values: Array) -> None:
         known = np.flatnonzero((file >= 0) & (line > 0))
-        for of, at, value in zip(
+        for function, caller_line, value in zip(
             file[known].tolist(), line[known].tolist(), values[known].tolist(), strict=True
         ):
-            figures = sums.setdefault(of, {}).setdefault(at, {})
+            figures = sums.setdefault(function, {}).setdefault(caller_line, {})
             figures[what] = figures.get(what, 0) + value
 
     function = np.ma.getdata(table["function"]).astype(np.int64)
@@ -107,17 +107,17 @@ def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[
         line = np.where(values > 0, np.ma.filled(charges["line"], 0), 0)
         add(file_of[function], line, what, values)
     tree = trace._tree
-    caller, at = tree.caller.astype(np.int64), tree.line.astype(np.int64)
+    caller, caller_line = tree.caller.astype(np.int64), tree.line.astype(np.int64)
     file = np.where(caller >= 0, file_of[np.maximum(caller, -1)], -1)
-    add(file, at, "calls", tree.own("calls"))
+    add(file, caller_line, "calls", tree.own("calls"))
     if not np.ma.getmaskarray(table["total"]).all():
         return sums
     # A line that made several calls of one stack is counted once: by the outermost of them.
-    known = np.flatnonzero((file >= 0) & (at > 0))
+    known = np.flatnonzero((file >= 0) & (caller_line > 0))
     key = np.full(tree.count, -1, dtype=np.int32)
-    _, key[known] = np.unique(file[known] * (1 << 32) + at[known], return_inverse=True)
+    _, key[known] = np.unique(file[known] * (1 << 32) + caller_line[known], return_inverse=True)
     outermost = tree.outermost(key)
-    add(np.where(outermost, file, -1), at, "total", tree.below("total"))
+    add(np.where(outermost, file, -1), caller_line, "total", tree.below("total"))
     return sums
 
 

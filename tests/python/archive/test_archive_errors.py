@@ -95,17 +95,17 @@ def test_no_cut_and_no_changed_byte_is_taken_for_whole(saved, trace, tmp_path):
 def packed(sections):
     """An archive of these sections: (type, items, allocator events, raw bytes); the last is the index."""
     start = read_archive.Path(DATA / "archive-1.4-raw.epr").read_bytes()[:64]
-    parts, index, at = [start], b"", 64
+    parts, index, offset = [start], b"", 64
     for kind, items, blocks, raw in sections:
         raw = index if kind == read_archive.INDEX else raw
         header = struct.pack(
             "<IB3xQQQQI", kind, 0, len(raw), len(raw), items, blocks, zlib.crc32(raw)
         )
         header += struct.pack("<I", zlib.crc32(header))
-        where, index = at, index + struct.pack("<Q", at) + header
+        where, index = offset, index + struct.pack("<Q", offset) + header
         parts += [header, raw]
-        at += len(header) + len(raw)
-    trailer = struct.pack("<QQ4x8s", where, at, b"EVPAREND")
+        offset += len(header) + len(raw)
+    trailer = struct.pack("<QQ4x8s", where, offset, b"EVPAREND")
     return b"".join([*parts, trailer, struct.pack("<I", zlib.crc32(trailer))])
 
 
@@ -156,9 +156,9 @@ def test_kinds_of_a_later_version_are_left_out(old, tmp_path):
             lengths = struct.unpack_from("<8I", raw, 24)
             kinds_at = 56 + sum(lengths[:3])
             raw = bytearray(raw)
-            for at in range(kinds_at, kinds_at + lengths[3]):
-                if raw[at] > 1 and raw[at] // 2 == kind:
-                    raw[at] += 2 * (later - kind)
+            for place in range(kinds_at, kinds_at + lengths[3]):
+                if raw[place] > 1 and raw[place] // 2 == kind:
+                    raw[place] += 2 * (later - kind)
             raw = bytes(raw)
         sections.append((number, items, blocks, raw))
     (tmp_path / "later.epr").write_bytes(packed(sections))
@@ -180,13 +180,13 @@ def test_kinds_of_a_later_version_are_left_out(old, tmp_path):
 def test_damaged_metadata_costs_only_them(saved):
     data = bytearray(saved.read_bytes())
     kinds = []
-    at = 64
-    while at < len(data) - 32:
-        kind, stored = struct.unpack_from("<I12xQ", data, at)
+    offset = 64
+    while offset < len(data) - 32:
+        kind, stored = struct.unpack_from("<I12xQ", data, offset)
         if kind == read_archive.METADATA:
-            data[at + 50] ^= 1
+            data[offset + 50] ^= 1
         kinds.append(kind)
-        at += 48 + stored
+        offset += 48 + stored
     saved.write_bytes(data)
     assert read_archive.METADATA in kinds
 

@@ -154,14 +154,14 @@ def test_it_says_how_far_it_is(nasty, tmp_path, word, monkeypatch):
     require(word)
     for module in ("_view", "_rows", "sqlite"):
         monkeypatch.setattr(f"eventprof.export.{module}.AT_A_TIME", 100)
-    said = []
+    steps = []
 
-    nasty.export(tmp_path / "x", word, progress=lambda done, total: said.append((done, total)))
+    nasty.export(tmp_path / "x", word, progress=lambda done, total: steps.append((done, total)))
 
-    assert said
-    assert all(0 <= done <= total for done, total in said)
-    assert [done for done, _ in said] == sorted(done for done, _ in said)
-    assert len({total for _, total in said}) == 1
+    assert steps
+    assert all(0 <= done <= total for done, total in steps)
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert len({total for _, total in steps}) == 1
 
 
 def test_no_space_leaves_nothing_behind(nasty, tmp_path):
@@ -174,7 +174,7 @@ def test_no_space_leaves_nothing_behind(nasty, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"path": "x.txt"}, "x.txt: no format has this ending; give format=, one of perfetto, "),
         ({"path": "x", "format": "perfeto"}, "did you mean 'perfetto'"),
@@ -189,10 +189,10 @@ def test_no_space_leaves_nothing_behind(nasty, tmp_path):
         ({"path": "x.json", "between": (5, 2)}, "5 ns is after 2 ns"),
     ],
 )
-def test_what_cannot_be_is_said(tmp_path, monkeypatch, options, said):
+def test_what_cannot_be_is_said(tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         exported.zero_length().export(**options)
 
     assert os.listdir(tmp_path) == []
@@ -256,7 +256,7 @@ def test_the_verb_chooses(saved, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "the format is unknown: give --format"),
         (["-o", "x.what"], "the format is unknown: give --format"),
@@ -266,7 +266,7 @@ def test_the_verb_chooses(saved, tmp_path, capsys):
         (["-o", "x.json", "--thread", "none"], "there is no such thread"),
     ],
 )
-def test_the_verb_says_what_is_wrong(saved, capsys, tmp_path, monkeypatch, arguments, said):
+def test_the_verb_says_what_is_wrong(saved, capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     try:
         status = main(["export", str(saved), *arguments])
@@ -274,5 +274,5 @@ def test_the_verb_says_what_is_wrong(saved, capsys, tmp_path, monkeypatch, argum
         status = ended.code
 
     assert status == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["run.epr"]

@@ -46,8 +46,8 @@ def test_every_width_of_a_value(tmp_path):
         sqlite._insert(base, "made", table, iter([sqlite.with_rows(table, rows)]))
         found = base.execute("select * from made").fetchall()
     assert found == [
-        (row, n, None if n < 0 else n, n, int(n > 0), small, None if x != x else x, words[at % 7])
-        for at, (row, n, small, x) in enumerate(
+        (row, n, None if n < 0 else n, n, int(n > 0), small, None if x != x else x, words[number % 7])
+        for number, (row, n, small, x) in enumerate(
             zip(rows.tolist(), numbers.tolist(), numbers.astype(np.int8).tolist(), reals.tolist(),
                 strict=True)
         )
@@ -58,9 +58,9 @@ def test_rows_that_are_longer_than_a_page(tmp_path):
     def fill(builder):
         thread = builder.thread(0, "only", 71)
         function = builder.function("long" * 3000, "m", "f.py", 3)
-        for at in range(5):
-            thread.begin(2 * at, function)
-            thread.end(2 * at + 1)
+        for number in range(5):
+            thread.begin(2 * number, function)
+            thread.end(2 * number + 1)
 
     trace = exported.made(fill)
     trace.export(tmp_path / "x.sqlite")
@@ -79,9 +79,9 @@ PARENTS = np.array([-1, 0, 1, 0, -1], np.int32)
 
 
 def nested(rows, room):
-    found, at, top = [], 0, -1
+    found, place, top = [], 0, -1
     while True:
-        steps, at, top = _core.nest_calls(PARENTS, rows, at, top, room)
+        steps, place, top = _core.nest_calls(PARENTS, rows, place, top, room)
         assert len(steps) <= 4 * room
         if not steps:
             return found
@@ -96,7 +96,7 @@ def test_parts_of_begins_and_ends_are_the_whole(room):
 
 
 @pytest.mark.parametrize(
-    ("rows", "at", "top"),
+    ("rows", "place", "top"),
     [
         (np.array([1], np.int32), 0, -1),  # its parent is not open
         (np.array([0, 2, 1], np.int32), 0, -1),
@@ -108,9 +108,9 @@ def test_parts_of_begins_and_ends_are_the_whole(room):
         (None, 0, -2),
     ],
 )
-def test_what_is_not_nested_is_refused(rows, at, top):
+def test_what_is_not_nested_is_refused(rows, place, top):
     with pytest.raises(ValueError, match="nest_calls"):
-        _core.nest_calls(PARENTS, rows, at, top, 100)
+        _core.nest_calls(PARENTS, rows, place, top, 100)
 
 
 def test_parents_outside_of_the_table_are_refused():
@@ -139,9 +139,9 @@ def test_stacks_come_in_parts():
     deep = 3000
     parent, code = np.arange(-1, deep - 1, dtype=np.int32), np.zeros(deep, np.int32)
     weight, offsets = np.arange(deep), np.array([0, 2])
-    parts, at = [], 0
-    while at < deep:
-        part, at = _core.collapsed_stacks(parent, weight, code, offsets, b"ab", at)
+    parts, row = [], 0
+    while row < deep:
+        part, row = _core.collapsed_stacks(parent, weight, code, offsets, b"ab", row)
         parts.append(part)
 
     assert len(parts) > 5

@@ -42,8 +42,8 @@ def test_csv_has_every_row_and_no_formula(nasty, tmp_path):
 
     assert tuple(heading) == functions.columns
     assert len(rows) == len(functions)
-    at = heading.index("name")
-    names = {row[at] for row in rows}
+    column = heading.index("name")
+    names = {row[column] for row in rows}
     assert {"'=1+1", "'@cmd", 'quote"d', "com,ma", "new\\nline", "\\x1b[31mred"} <= names
     for cell in (cell for row in rows for cell in row):
         assert cell.isprintable()

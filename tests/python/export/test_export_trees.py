@@ -158,9 +158,9 @@ def test_a_backslash_and_a_line_end_are_two_functions(tmp_path):
 
     def fill(builder):
         thread = builder.thread(0, "only")
-        for at, name in enumerate(names):
-            thread.begin(10 * at, builder.function(name))
-            thread.end(10 * at + at + 1)
+        for number, name in enumerate(names):
+            thread.begin(10 * number, builder.function(name))
+            thread.end(10 * number + number + 1)
 
     trace = exported.made(fill)
     expected = {one_line(name): ns for ns, name in enumerate(names, 1)}
@@ -235,9 +235,9 @@ def test_pstats_agrees_with_cprofile_on_callers(tmp_path):
         names = {leaf.__name__, one.__name__, two.__name__}
         return {
             (caller[2].split(".")[-1], callee[2].split(".")[-1]): counts[:2]
-            for callee, (_, _, _, _, of) in stats.stats.items()
+            for callee, (_, _, _, _, callers) in stats.stats.items()
             if callee[2].split(".")[-1] in names
-            for caller, counts in of.items()
+            for caller, counts in callers.items()
         }
 
     found, expected = callers(pstats.Stats(str(path))), callers(pstats.Stats(profile))
@@ -284,14 +284,14 @@ def read_pprof(path):
 
     def numbers(data):
         found = []
-        at = shift = value = 0
+        offset = shift = value = 0
         for byte in data:
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
                 found.append(value)
                 value = shift = 0
-            at += 1
+            offset += 1
         return found
 
     functions, locations = {}, {}
@@ -402,12 +402,12 @@ def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
     group = np.repeat(np.arange(groups - 1, dtype=np.int32), count)
     shuffled = rng.permutation(len(begin))
     shuffled = shuffled[np.argsort(begin[shuffled], kind="stable")]
-    of = rng.integers(0, groups, 500).astype(np.int32)
+    wanted = rng.integers(0, groups, 500).astype(np.int32)
     start = rng.integers(-10, 5010, 500)
     stop = start + rng.integers(0, 1000, 500)
 
     tenures = begin[shuffled], end[shuffled], group[shuffled]
-    found = lock_held(tenures, (start, stop, of))
+    found = lock_held(tenures, (start, stop, wanted))
 
     expected = [
         int(
@@ -415,7 +415,7 @@ def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
                 np.minimum(end[group == each], b) - np.maximum(begin[group == each], a), 0
             ).sum()
         )
-        for a, b, each in zip(start.tolist(), stop.tolist(), of.tolist(), strict=True)
+        for a, b, each in zip(start.tolist(), stop.tolist(), wanted.tolist(), strict=True)
     ]
     assert found.tolist() == expected
 
@@ -464,13 +464,13 @@ def test_go_tool_pprof_reads_it(any_trace, tmp_path, go_pprof):
     assert done.returncode == 0, done.stderr
     found, expected = raw_samples(done.stdout.decode()), read_pprof(path)
     assert [values for _, values in found] == [values for _, values in expected]
-    for (told, _), (stack, _) in zip(found, expected, strict=True):
-        assert all(map(str.startswith, told, [f"{name} " for name in stack]))
+    for (lines, _), (stack, _) in zip(found, expected, strict=True):
+        assert all(map(str.startswith, lines, [f"{name} " for name in stack]))
 
 
-def raw_samples(said):
+def raw_samples(text):
     """What pprof tells of a profile, as `read_pprof` has it; names with file and line."""
-    samples, _, locations = said.partition("Samples:\n")[2].partition("\nLocations\n")
+    samples, _, locations = text.partition("Samples:\n")[2].partition("\nLocations\n")
     types, *rows = samples.split("\n")
     words = [kind.split("/")[0] for kind in types.split()]
     names = {}

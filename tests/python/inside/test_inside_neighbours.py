@@ -42,16 +42,16 @@ def test_lines_of_all_threads(hook):
 
 @pytest.mark.skipif(not raw.HAS_GIL, reason="trace functions of other threads need the GIL")
 def test_a_trace_function_goes_on_beside_the_trace_hook():
-    told = []
+    events = []
 
     def tracer(frame, event, argument):
         if frame.f_code.co_name in ("inner", "outer"):
-            told.append((frame.f_code.co_name, event, frame.f_lineno))
+            events.append((frame.f_code.co_name, event, frame.f_lineno))
             return tracer
         return None
 
     def traced():
-        told.clear()
+        events.clear()
         before = sys.gettrace()
         sys.settrace(tracer)
         try:
@@ -61,7 +61,7 @@ def test_a_trace_function_goes_on_beside_the_trace_hook():
 
     for _ in traced():
         outer()
-    expected = list(told)
+    expected = list(events)
     for _ in traced():
         with eventprof.record(
             events=[*CALLS, "line", "instruction"], backend="trace", threads="current"
@@ -70,7 +70,7 @@ def test_a_trace_function_goes_on_beside_the_trace_hook():
             outer()
         assert sys.gettrace() is tracer
 
-    assert told == expected
+    assert events == expected
     assert rec.displaced == ()
     rows = rec.trace.events
     lines = rows[rows["event"] == "line"]

@@ -132,10 +132,10 @@ def test_lines_and_what_the_file_says_of_itself(tmp_path):
     assert [events["caller_line"][i] for i in rows if str(events["event"][i]) == "call"] == [
         work.__code__.co_firstlineno + 1
     ]
-    said = facts(trace)
-    assert said["unfinished"] is False
-    assert said["live"] is False
-    assert said["missing_count"] == 0
+    found = facts(trace)
+    assert found["unfinished"] is False
+    assert found["live"] is False
+    assert found["missing_count"] == 0
     assert trace.metadata["pid"] == os.getpid()
     assert "rss" not in trace.memory.columns or (trace.memory["rss"] > 0).any()
 

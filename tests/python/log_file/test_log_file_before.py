@@ -69,7 +69,7 @@ def test_files_of_before_give_the_answers_that_their_own_version_gave(name, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "version", "said"),
+    ("name", "offset", "version", "message"),
     [
         ("2.2-finished.epr.gz", 8, (1, 4), "version 1.4 of the log format; this eventprof reads 2.2 and 3.0"),
         ("2.2-finished.epr.gz", 8, (2, 1), "version 2.1 of the log format; this eventprof reads 2.2 and 3.0"),
@@ -77,15 +77,17 @@ def test_files_of_before_give_the_answers_that_their_own_version_gave(name, tmp_
         ("archive-1.4.epr.gz", 12, (1, 3), "it has format 1.3, and this is eventprof"),
     ],
 )  # fmt: skip
-def test_files_of_other_versions_are_refused_by_name(name, at, version, said, tmp_path):
+def test_files_of_other_versions_are_refused_by_name(name, offset, version, message, tmp_path):
     path = file_of_before(name, tmp_path)
     data = bytearray(path.read_bytes())
-    data[at : at + 4] = struct.pack("<HH", *version)
+    data[offset : offset + 4] = struct.pack("<HH", *version)
     if name.startswith("archive"):
         data[60:64] = struct.pack("<I", zlib.crc32(data[:60]))
     path.write_bytes(data)
 
-    with pytest.raises((eventprof.FormatError, eventprof.UnsupportedError), match=re.escape(said)):
+    with pytest.raises(
+        (eventprof.FormatError, eventprof.UnsupportedError), match=re.escape(message)
+    ):
         eventprof.open(path)
 
 

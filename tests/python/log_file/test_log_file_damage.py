@@ -89,8 +89,8 @@ def read_apart(path, limit=600 << 20):
     """Read a file where a crash, or too much memory, harms nobody. Gives (what, rest, KiB)."""
     status, out = run_to_end(READ, path, limit)
     assert status == 0, f"status {status}: {out!r}"
-    said, grown = out.decode().strip().rsplit("\n", 1)
-    what, _, rest = said.partition(" ")
+    answer, grown = out.decode().strip().rsplit("\n", 1)
+    what, _, rest = answer.partition(" ")
     return what, rest, int(grown)
 
 
@@ -155,8 +155,8 @@ def test_kinds_of_a_later_version_are_left_out(tmp_path, capsys):
     assert trace.events["time"].tolist() == now.events["time"][~marks].tolist()
     assert [event.word for event in read_log.read(later).events] == trace.events["event"].tolist()
     trace.report()
-    told = " ".join(capsys.readouterr().out.split())
-    assert "50 events of kinds that this eventprof does not know (later) are left out" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "50 events of kinds that this eventprof does not know (later) are left out" in printed
     assert trace.verify()
 
 
@@ -169,8 +169,8 @@ def test_changed_anywhere(good, tmp_path):
     path.write_bytes(good)
     with path.open("r+b") as file:
         for _ in range(amount(40, 150)):
-            at = dice.choice(starts) + dice.randrange(400)
-            file.seek(at)
+            place = dice.choice(starts) + dice.randrange(400)
+            file.seek(place)
             file.write(dice.randbytes(dice.choice([1, 4, 8])))
             file.flush()
             try:
@@ -181,23 +181,25 @@ def test_changed_anywhere(good, tmp_path):
                 trace.threads["name"]
             except (eventprof.FormatError, OSError) as error:
                 assert str(path) in str(error)
-            file.seek(at & ~4095)
-            file.write(good[at & ~4095 : (at & ~4095) + 8192])
+            file.seek(place & ~4095)
+            file.write(good[place & ~4095 : (place & ~4095) + 8192])
             file.flush()
 
 
-@pytest.mark.parametrize("of", [chunk_at, texts_at], ids=["events", "names"])
+@pytest.mark.parametrize("offset_in", [chunk_at, texts_at], ids=["events", "names"])
 @pytest.mark.parametrize("bytes_", [4, 128], ids=["magic", "header"])
-def test_a_slot_without_its_header_is_missing(of, bytes_, good, tmp_path):
+def test_a_slot_without_its_header_is_missing(offset_in, bytes_, good, tmp_path):
     path = tmp_path / "a.epr"
-    at = of(good)
+    offset = offset_in(good)
     path.write_bytes(good)
     assert not eventprof.open(path).file["missing"]
 
-    path.write_bytes(good[:at] + bytes(bytes_) + good[at + bytes_ :])
+    path.write_bytes(good[:offset] + bytes(bytes_) + good[offset + bytes_ :])
 
     missing = eventprof.open(path).file["missing"]
-    assert any(f"from offset {at} on" in line and "header of a slot" in line for line in missing)
+    assert any(
+        f"from offset {offset} on" in line and "header of a slot" in line for line in missing
+    )
 
 
 def test_a_sparse_file_of_any_length(good, tmp_path):

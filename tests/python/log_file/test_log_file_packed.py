@@ -33,10 +33,13 @@ def chunks(path):
     """Return offset and length of each packed slot, and of each slot of unpacked events."""
     data = path.read_bytes()
     found = {PACKED: [], AS_WRITTEN: []}
-    for at in slots_of(data):
-        state, wanted = struct.unpack_from("<I", data, at + 4)[0], any(data[at + 80 : at + 88])
-        if data[at : at + 4] in found and state and wanted:
-            found[data[at : at + 4]].append((at, size_at(data, at)))
+    for offset in slots_of(data):
+        state, wanted = (
+            struct.unpack_from("<I", data, offset + 4)[0],
+            any(data[offset + 80 : offset + 88]),
+        )
+        if data[offset : offset + 4] in found and state and wanted:
+            found[data[offset : offset + 4]].append((offset, size_at(data, offset)))
     return found[PACKED], found[AS_WRITTEN]
 
 

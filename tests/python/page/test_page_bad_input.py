@@ -166,7 +166,7 @@ def test_bad_input_is_shown_right(browser, tmp_path, what):
         assert "\u202e" not in shown
     elif what == "loss":
         assert (
-            browser.run("document.querySelector('#told').textContent")
+            browser.run("document.querySelector('#notes').textContent")
             == f"{trace.loss.total:,} events lost"
         )
         assert "LOSS" in browser.run("document.querySelector('#limits').innerText")

@@ -181,14 +181,14 @@ def test_a_lone_call_of_no_length_to_speak_of_is_seen(shown, trace, order):
 def test_the_wheel_zooms_about_the_pointer(shown):
     box = shown.box("#timeline")
     before = view(shown)
-    at = before[0] + (700 - GUTTER) / (1400 - GUTTER) * (before[1] - before[0])
+    time = before[0] + (700 - GUTTER) / (1400 - GUTTER) * (before[1] - before[0])
 
     shown.mouse("mouseWheel", 700, box["y"] + 60, deltaX=0, deltaY=-400)
     shown.wait(f"eventprofPage.state.v1 - eventprofPage.state.v0 < {(before[1] - before[0]) * 0.9}")
 
     after = view(shown)
     assert after[0] + (700 - GUTTER) / (1400 - GUTTER) * (after[1] - after[0]) == pytest.approx(
-        at, rel=1e-6
+        time, rel=1e-6
     )
 
 
@@ -249,10 +249,10 @@ def test_what_was_said_of_the_pointers_place_goes_when_the_view_moves(shown, tra
         shown.mouse("mouseMoved", x - 3, y)
         shown.mouse("mouseMoved", x, y)
         shown.wait(f"!{hidden}")
-        at = shown.run(part)
+        time = shown.run(part)
         shown.key(key)
         assert shown.run(hidden), key
-        assert shown.run(part) == pytest.approx(at)
+        assert shown.run(part) == pytest.approx(time)
         shown.mouse("mouseMoved", 700, 4)
         assert shown.run(cursor) is None
 
@@ -278,12 +278,12 @@ def test_hover_says_what_the_tables_know(shown, trace, order):
     shown.settle()
     shown.mouse("mouseMoved", *place_of(shown, call))
     shown.wait("!document.querySelector('#tip').hidden")
-    said = shown.run("document.querySelector('#tip').innerText")
+    text = shown.run("document.querySelector('#tip').innerText")
     calls = trace.calls
-    assert said.splitlines()[0] == "keep"
-    assert f"{page_program.__file__}:{keep.__code__.co_firstlineno}" in said
-    assert "called by steps, line" in said
-    assert ("waited" in said) == trace.has_lock
+    assert text.splitlines()[0] == "keep"
+    assert f"{page_program.__file__}:{keep.__code__.co_firstlineno}" in text
+    assert "called by steps, line" in text
+    assert ("waited" in text) == trace.has_lock
     memory = shown.run(f"eventprofPage.data.memoryOf({call})")
     assert memory == {
         "bytes": calls["allocated_self"][row], "blocks": calls["blocks_self"][row],
@@ -298,18 +298,18 @@ def test_a_click_shows_a_call_beside_the_median(shown, trace, order):
     shown.settle()
     shown.click(*place_of(shown, call))
     assert shown.run("eventprofPage.state.call") == call
-    said = shown.run("document.querySelector('#pane-call').innerText")
-    assert said.startswith("leaf")
+    text = shown.run("document.querySelector('#pane-call').innerText")
+    assert text.startswith("leaf")
     duration = np.sort(values(trace.calls, "duration")[np.asarray(trace.calls["name"] == "leaf")])[
         ::-1
     ]
-    assert f"median of {len(duration):,}" in said
+    assert f"median of {len(duration):,}" in text
     median = shown.run(
         "(({app}) => app.data.dur[app.histogram.calls[app.histogram.calls.length >> 1]])(eventprofPage)"
     )
     assert median == duration[len(duration) // 2]
-    assert "freed in" in said
-    assert "Blocks it allocated itself" in said
+    assert "freed in" in text
+    assert "Blocks it allocated itself" in text
 
 
 def test_the_tree_of_a_call_stands_beside_that_of_the_median(shown, trace, order):
@@ -350,8 +350,8 @@ def test_the_tree_of_a_call_stands_beside_that_of_the_median(shown, trace, order
 def test_a_click_in_the_table_steps_through_the_slowest_calls(shown, trace, order):
     duration = values(trace.calls, "duration")[order]
     function = int(np.flatnonzero(trace.functions["name"] == "leaf")[0])
-    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
-    wanted = of[np.argsort(-duration[of], kind="stable")][:4].tolist()
+    calls = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    wanted = calls[np.argsort(-duration[calls], kind="stable")][:4].tolist()
     seen = []
     for _ in wanted:
         shown.run(
@@ -362,7 +362,7 @@ def test_a_click_in_the_table_steps_through_the_slowest_calls(shown, trace, orde
         v0, v1 = view(shown)
         assert v0 <= values(trace.calls, "start")[order][seen[-1]] <= v1
     assert seen == wanted
-    assert f"leaf: call 4 of {len(of):,}, the slowest first" in shown.run(
+    assert f"leaf: call 4 of {len(calls):,}, the slowest first" in shown.run(
         "document.querySelector('#pane-functions [role=status]').innerText"
     )
     assert shown.run("eventprofPage.state.tab") == "functions"
@@ -372,10 +372,10 @@ def test_with_a_range_a_click_in_the_table_stays_in_it(shown, trace, order):
     start = values(trace.calls, "start")[order]
     duration = values(trace.calls, "duration")[order]
     function = int(np.flatnonzero(trace.functions["name"] == "leaf")[0])
-    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
-    t0, t1 = (int(each) for each in np.quantile(start[of], [0.4, 0.42]))
-    inside = of[(start[of] >= t0) & (start[of] < t1)]
-    assert 1 < len(inside) < len(of)
+    calls = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    t0, t1 = (int(each) for each in np.quantile(start[calls], [0.4, 0.42]))
+    inside = calls[(start[calls] >= t0) & (start[calls] < t1)]
+    assert 1 < len(inside) < len(calls)
     wanted = inside[np.argsort(-duration[inside], kind="stable")].tolist()
     shown.run(f"eventprofPage.update({{range: [{t0}, {t1}]}})")
     shown.settle()
@@ -386,9 +386,9 @@ def test_with_a_range_a_click_in_the_table_stays_in_it(shown, trace, order):
         )
         shown.settle()
         seen.append(shown.run("eventprofPage.state.call"))
-        said = shown.run("document.querySelector('#pane-functions [role=status]').innerText")
+        text = shown.run("document.querySelector('#pane-functions [role=status]').innerText")
         number = n % len(wanted) + 1
-        assert f"leaf: call {number} of {len(wanted)} in the range, the slowest first" in said
+        assert f"leaf: call {number} of {len(wanted)} in the range, the slowest first" in text
     assert seen == [*wanted, wanted[0]]
     shown.run("eventprofPage.update({tab: 'durations'})")
     shown.settle()

@@ -24,14 +24,14 @@ TILE, COARSE = 512, 64
 
 def decode(raw, widths, rows):
     """Return columns from planes; rows: of each column."""
-    at, columns = 0, []
+    offset, columns = 0, []
 
     def joined(planes, count):
-        nonlocal at
+        nonlocal offset
         column = np.zeros(count, dtype=np.uint64)
         for plane in range(planes):
-            column |= np.frombuffer(raw, np.uint8, count, at).astype(np.uint64) << (8 * plane)
-            at += count
+            column |= np.frombuffer(raw, np.uint8, count, offset).astype(np.uint64) << (8 * plane)
+            offset += count
         return column
 
     for form, count in zip(widths, rows, strict=True):
@@ -40,19 +40,19 @@ def decode(raw, widths, rows):
         places = np.cumsum(joined(3 if few else 0, few)).astype(int)
         column[places] |= joined(more, few) << (8 * width)
         columns.append(column.astype(np.int64))
-    assert at == len(raw)
+    assert offset == len(raw)
     return columns
 
 
 def low_bits(tile, raw):
     """Return the low bits of each column of times (0: not apart), and all that follows."""
-    found, at, rows = [], 0, tile["rows"]
+    found, offset, rows = [], 0, tile["rows"]
     half = (rows + 1) // 2
     for bits in tile["low"]:
-        both = np.frombuffer(raw, np.uint8, half if bits else 0, at).astype(np.int64)
+        both = np.frombuffer(raw, np.uint8, half if bits else 0, offset).astype(np.int64)
         found.append((np.r_[both & 15, both >> 4][:rows], bits) if bits else (0, 0))
-        at += len(both)
-    return found, raw[at:]
+        offset += len(both)
+    return found, raw[offset:]
 
 
 def signed(zigzag):
@@ -128,13 +128,13 @@ class Decoded:
     def links(self, name):
         facts = self.head[name]
         columns = decode(self.tiles[name], facts["widths"], [facts["rows"]] * 2)
-        of, to = (np.cumsum(signed(column)).tolist() for column in columns)
-        return dict(zip(of, to, strict=True))
+        keys, linked = (np.cumsum(signed(column)).tolist() for column in columns)
+        return dict(zip(keys, linked, strict=True))
 
     def sought(self, thread, depth, time):
         """Find the call of a thread and depth that had begun at a time, as data.js does."""
-        for row, (of, at, *_) in enumerate(self.head["rows"]):
-            if (of, at) == (thread, depth):
+        for row, (row_thread, row_depth, *_) in enumerate(self.head["rows"]):
+            if (row_thread, row_depth) == (thread, depth):
                 return self.sought_in(row, time)
         return -1
 
@@ -236,8 +236,10 @@ def test_calls_are_those_of_the_table(both):
     orphans = page.links("orphans")
     depth = values(calls, "depth")
     found = [
-        orphans.get(at, page.sought(values(calls, "thread")[row], depth[row] - 1, made[0][at]))
-        for at, row in enumerate(order)
+        orphans.get(
+            number, page.sought(values(calls, "thread")[row], depth[row] - 1, made[0][number])
+        )
+        for number, row in enumerate(order)
     ]
     assert found == place[values(calls, "parent")][order].tolist()
 
@@ -245,21 +247,21 @@ def test_calls_are_those_of_the_table(both):
 def test_what_is_known_of_calls_without_their_tiles(both):
     trace, _, page = both
     start, length, function, *_ = page.calls
-    at = 0
+    number = 0
     for _, _, first, count in page.head["rows"]:
         for begin in range(first, first + count, COARSE):
             part = slice(begin, min(begin + COARSE, first + count))
             longest = begin + int(length[part].argmax())
             last = part.stop - 1
-            assert [int(column[at]) for column in page.coarse] == [
+            assert [int(column[number]) for column in page.coarse] == [
                 start[begin], start[last] + length[last] - start[begin], function[longest] + 1,
                 length[longest], length[part].sum(),
             ]  # fmt: skip
-            at += 1
+            number += 1
     calls = trace.calls
     whole = (values(calls, "flags") & (1 | 2 | 16)) == 0
-    for of, median in enumerate(page.head["functions"]["p50"]):
-        found = np.sort(values(calls, "duration")[whole & (values(calls, "function") == of)])
+    for number, median in enumerate(page.head["functions"]["p50"]):
+        found = np.sort(values(calls, "duration")[whole & (values(calls, "function") == number)])
         exact = found[(len(found) + 1) // 2 - 1] if len(found) else -1
         # As p50 of Trace.functions: exact below 128 ns, else within 1 %.
         assert median == exact if exact < 128 else abs(median - exact) * 100 < exact
@@ -282,8 +284,8 @@ def test_births_and_deaths_are_those_of_the_table(both):
     astray = page.links("astray")
     found = np.array(
         [
-            astray.get(at, page.sought_in(row[at] - 1, time[at]) if row[at] else -1)
-            for at in range(len(time))
+            astray.get(number, page.sought_in(row[number] - 1, time[number]) if row[number] else -1)
+            for number in range(len(time))
         ],
         dtype=int,
     )
@@ -305,9 +307,9 @@ def test_holders_and_curves_add_up_to_the_live_bytes(both):
     assert (page.born[1] - 1 == np.where(call >= 0, by_call[call], executing)).all()
     assert (functions[page.born[2]] == executing).all()
     assert (lines[page.born[2]] == np.maximum(line, 0)).all()
-    mine = own[executing]
-    assert (functions[page.born[3]] == np.where(mine, executing, own_function[call])).all()
-    assert (lines[page.born[3]] == np.maximum(np.where(mine, line, own_line[call]), 0)).all()
+    is_own = own[executing]
+    assert (functions[page.born[3]] == np.where(is_own, executing, own_function[call])).all()
+    assert (lines[page.born[3]] == np.maximum(np.where(is_own, line, own_line[call]), 0)).all()
     size, end = np.maximum(values(blocks, "size"), 0), values(blocks, "end")
     length = max(trace.duration, 1)
     for number, by in enumerate(("function", "line", "own")):
@@ -335,11 +337,11 @@ def owners(trace):
         values(calls, name).tolist() for name in ("function", "caller", "caller_line", "parent")
     ]
     function, line = (np.full(len(calls) + 1, -1) for _ in range(2))
-    for row, (of, caller, at, parent) in enumerate(zip(*columns, strict=True)):
-        if own[of]:
-            function[row] = of
+    for row, (callee, caller, caller_line, parent) in enumerate(zip(*columns, strict=True)):
+        if own[callee]:
+            function[row] = callee
         elif own[caller]:
-            function[row], line[row] = caller, at
+            function[row], line[row] = caller, caller_line
         elif parent >= 0:
             function[row], line[row] = function[parent], line[parent]
     return function, line

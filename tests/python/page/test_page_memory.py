@@ -25,13 +25,15 @@ def test_bands_sum_to_the_total_to_the_byte(shown, trace):
     bands = shown.run("eventprofPage.data.head.bands.function")
     assert len(bands) == 12
     for time in times_of(trace):
-        at = trace.at(min(time, trace.duration))
-        live = dict(zip(at.live["function"].tolist(), at.live["bytes"].tolist(), strict=True))
+        instant = trace.at(min(time, trace.duration))
+        live = dict(
+            zip(instant.live["function"].tolist(), instant.live["bytes"].tolist(), strict=True)
+        )
         found = shown.run(f"eventprofPage.bandsAt({time})")
         assert found[:-1] == [live.get(band, 0) for band in bands]
-        assert sum(found) == at.live_bytes
+        assert sum(found) == instant.live_bytes
         alive = shown.run(f"eventprofPage.live({time})")
-        assert (alive["bytes"], alive["blocks"]) == (at.live_bytes, at.live_blocks)
+        assert (alive["bytes"], alive["blocks"]) == (instant.live_bytes, instant.live_blocks)
         by_function = Counter()
         for function, size, _ in alive["rows"]:
             by_function[function] += size
@@ -47,13 +49,13 @@ def test_each_column_shows_the_most_that_was_live_in_it(shown, trace):
     totals = np.array(columns).reshape(width, bands).sum(axis=1)
     time, live = values(trace.memory, "time"), values(trace.memory, "live")
     edges = v0 + np.arange(width + 1) * ((v1 - v0) / width)
-    at = np.searchsorted(time, edges)
+    firsts = np.searchsorted(time, edges)
     for x in range(width):
-        inside = live[at[x] : at[x + 1]]
+        inside = live[firsts[x] : firsts[x + 1]]
         if len(inside):
             assert totals[x] == inside.max(), x
         else:
-            assert totals[x] == (live[at[x] - 1] if at[x] else 0), x
+            assert totals[x] == (live[firsts[x] - 1] if firsts[x] else 0), x
     assert totals.max() == trace.peak().bytes
 
 
@@ -89,13 +91,13 @@ def test_what_an_ended_process_held_is_in_no_band_afterwards(browser, tmp_path, 
     times = trace.memory["time"].tolist()
     assert len(times) > 50
     for time in times[:: max(1, len(times) // 60)] + times[-1:]:
-        at = trace.at(time)
-        assert sum(browser.run(f"eventprofPage.bandsAt({time})")) == at.live_bytes, time
+        instant = trace.at(time)
+        assert sum(browser.run(f"eventprofPage.bandsAt({time})")) == instant.live_bytes, time
         alive = browser.run(f"eventprofPage.live({time})")
-        assert (alive["bytes"], alive["blocks"]) == (at.live_bytes, at.live_blocks)
-    assert at.live_bytes < 60_000 < 300_000 < sum(trace.leaks()["bytes"])
+        assert (alive["bytes"], alive["blocks"]) == (instant.live_bytes, instant.live_blocks)
+    assert instant.live_bytes < 60_000 < 300_000 < sum(trace.leaks()["bytes"])
     head = json.loads(gzip.decompress(page_data.sections(trace)[0]))
-    assert np.array(head["curve"]["function"])[:, -1].sum() == at.live_bytes
+    assert np.array(head["curve"]["function"])[:, -1].sum() == instant.live_bytes
     assert browser.console == []
 
 
@@ -111,13 +113,13 @@ def holders_of(trace, by):
         values(calls, name).tolist() for name in ("function", "caller", "caller_line", "parent")
     )
 
-    def owner(at):
-        while at >= 0:
-            if own[callee[at]]:
-                return callee[at], 0
-            if own[caller[at]]:
-                return caller[at], max(caller_line[at], 0)
-            at = parent[at]
+    def owner(node):
+        while node >= 0:
+            if own[callee[node]]:
+                return callee[node], 0
+            if own[caller[node]]:
+                return caller[node], max(caller_line[node], 0)
+            node = parent[node]
         return -1, 0
 
     return [
@@ -186,11 +188,13 @@ def test_shift_drag_on_memory_tells_kept_from_freed(shown, trace):
     born = (start >= t0) & (start < t1)
     dead = (end >= 0) & (end < t1)
     wanted = {}
-    for name, of in (
+    for name, chosen in (
         ("allocated", born), ("kept", born & ~dead), ("temporary", born & dead),
         ("freed", (end >= t0) & dead),
     ):  # fmt: skip
-        wanted[name] = np.bincount(holder[of], weights=size[of], minlength=len(trace.functions))
+        wanted[name] = np.bincount(
+            holder[chosen], weights=size[chosen], minlength=len(trace.functions)
+        )
     found = shown.run(
         "(({app: {functions: f}}) => Object.fromEntries(f.columns().map((c) => [c.key, [...c.of].slice(0, -1)])))(eventprofPage)"
     )
@@ -213,16 +217,16 @@ def test_a_block_leads_to_the_calls_that_made_and_freed_it(shown, trace, order):
     place = np.empty(len(order), dtype=int)
     place[order] = np.arange(len(order))
     freed_of = values(blocks, "freed_in")
-    for at, block in enumerate(largest):
+    for number, block in enumerate(largest):
         made, freed = values(blocks, "call")[block], freed_of[block]
         links = [call for call in (made, freed) if call >= 0]
         for n, call in enumerate(links):
             shown.run(
-                f"document.querySelectorAll('#pane-instant .blocks tr')[{at}].querySelectorAll('button')[{n}].click()"
+                f"document.querySelectorAll('#pane-instant .blocks tr')[{number}].querySelectorAll('button')[{n}].click()"
             )
             shown.settle()
             assert shown.run("eventprofPage.state.call") == place[call]
-        if at == 3:
+        if number == 3:
             break
 
 
@@ -230,14 +234,14 @@ def test_a_click_on_memory_says_what_was_alive_and_running(shown, trace):
     box = shown.box("#memory")
     shown.click(800, box["y"] + 100)
     time = shown.run("eventprofPage.state.instant")
-    at = trace.at(int(time))
-    said = shown.run("document.querySelector('#pane-instant').innerText")
-    assert f"Live: {show_bytes(at.live_bytes)} in {at.live_blocks:,} blocks" in said
-    assert f"Running: {len(at.open):,} open calls" in said
+    instant = trace.at(int(time))
+    text = shown.run("document.querySelector('#pane-instant').innerText")
+    assert f"Live: {show_bytes(instant.live_bytes)} in {instant.live_blocks:,} blocks" in text
+    assert f"Running: {len(instant.open):,} open calls" in text
     names = shown.run(
         "[...document.querySelectorAll('#pane-instant table')].map((t) => t.innerText)"
     )
-    for name in at.open["name"]:
+    for name in instant.open["name"]:
         assert name in names[0]
 
 
@@ -344,8 +348,8 @@ def test_more_holders_than_are_shown_are_told(browser, tmp_path):
     browser.open(tmp_path / "page.html", f"#tab=instant&instant={last}")
     many = len(browser.run(f"eventprofPage.live({last}).rows"))
     assert many >= 300 == len(kept)
-    said = browser.run("document.querySelector('#pane-instant').innerText")
-    assert f"the first 200 of {many}" in said
+    text = browser.run("document.querySelector('#pane-instant').innerText")
+    assert f"the first 200 of {many}" in text
     titles = browser.run(
         "[...document.querySelectorAll('#pane-instant thead th')].map((each) => each.innerText)"
     )

@@ -48,21 +48,21 @@ def test_findings_lead_to_their_places(browser, finding):
         "[...document.querySelectorAll('#pane-findings .finding')].map((f) => [f.querySelector('h3').innerText, f.innerText])"
     )
     assert [title for title, _ in sections] == [each.claim for each in found]
-    for each, (_, said) in zip(found, sections, strict=True):
-        assert each.advice in said
-        assert all(evidence.place() in said for evidence in each.evidence)
-    at = [each.rule for each in found].index("list-from-the-front")
+    for each, (_, text) in zip(found, sections, strict=True):
+        assert each.advice in text
+        assert all(evidence.place() in text for evidence in each.evidence)
+    number = [each.rule for each in found].index("list-from-the-front")
     browser.run(
-        f"document.querySelectorAll('#pane-findings .finding')[{at}].querySelector('li button').click()"
+        f"document.querySelectorAll('#pane-findings .finding')[{number}].querySelector('li button').click()"
     )
     browser.settle()
     call, name, duration, line = browser.run(
         "(({data, state}) => [state.call, data.nameOf(data.func[state.call]), data.dur[state.call], data.line[state.call]])(eventprofPage)"
     )
     assert name == "list.insert"
-    of = np.asarray(trace.calls["name"] == "list.insert")
-    assert duration == values(trace.calls, "duration")[of].max()
-    assert line == found[at].evidence[0].line
+    inserts = np.asarray(trace.calls["name"] == "list.insert")
+    assert duration == values(trace.calls, "duration")[inserts].max()
+    assert line == found[number].evidence[0].line
     assert browser.run(f"eventprofPage.app.timeline.placeOf({call}) !== null")
     assert browser.console == []
 
@@ -106,11 +106,11 @@ def test_shift_drag_selects_a_range_and_says_its_sums(shown, trace):
     shown.drag(400, box["y"] + 60, 900, box["y"] + 60, modifiers=SHIFT)
     t0, t1 = shown.run("eventprofPage.state.range")
     assert t0 == pytest.approx((400 - GUTTER) / (1400 - GUTTER) * trace.duration, abs=1)
-    said = shown.run("document.querySelector('#pane-functions').innerText")
+    text = shown.run("document.querySelector('#pane-functions').innerText")
     between = trace.between(t0, t1)
     begun, blocks = int(between.functions["calls"].sum()), len(between.allocations)
-    assert f": {begun:,} call{'s' * (begun != 1)} begun" in said
-    assert f" in {blocks:,} block{'s' * (blocks != 1)}" in said
+    assert f": {begun:,} call{'s' * (begun != 1)} begun" in text
+    assert f" in {blocks:,} block{'s' * (blocks != 1)}" in text
     shown.key("Escape")
     assert shown.run("eventprofPage.state.range") is None
 
@@ -146,8 +146,8 @@ def test_search_fades_the_rest_and_goes_from_hit_to_hit(shown, trace, order):
     # On 3.11 a comprehension is a function: keep.<locals>.<listcomp>.
     known = sorted(name for name in set(trace.calls["name"]) if "keep" in name)
     hits = np.flatnonzero(np.isin(trace.calls["name"][order].astype(str), known))
-    said = shown.run("document.querySelector('#found').textContent")
-    assert said == f"{len(known)} function{'s' * (len(known) > 1)}, {len(hits):,} calls"
+    text = shown.run("document.querySelector('#found').textContent")
+    assert text == f"{len(known)} function{'s' * (len(known) > 1)}, {len(hits):,} calls"
     wanted = hits[np.argsort(values(trace.calls, "start")[order][hits], kind="stable")].tolist()
     shown.run("document.activeElement.blur()")
     seen = []
@@ -198,21 +198,21 @@ def test_the_histogram_counts_every_call_and_its_brush_marks_some(shown, trace, 
     shown.run(f"eventprofPage.update({{fn: {function}, tab: 'durations'}})")
     shown.settle()
     duration = values(trace.calls, "duration")[order]
-    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
-    assert shown.run("eventprofPage.app.histogram.bars.reduce((a, b) => a + b, 0)") == len(of)
+    calls = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    assert shown.run("eventprofPage.app.histogram.bars.reduce((a, b) => a + b, 0)") == len(calls)
     box = shown.box("#pane-durations canvas")
     shown.drag(
         box["x"] + box["width"] * 0.5, box["y"] + 60, box["x"] + box["width"] - 2, box["y"] + 60
     )
     low, high = shown.run("eventprofPage.state.brush")
-    marked = of[(duration[of] >= low) & (duration[of] <= high)]
-    assert 0 < len(marked) < len(of)
+    marked = calls[(duration[calls] >= low) & (duration[calls] <= high)]
+    assert 0 < len(marked) < len(calls)
     assert f"marked: {len(marked):,}" in shown.run(
         "document.querySelector('#pane-durations').innerText"
     )
     shown.run("document.querySelector('#pane-durations button').click()")
     shown.settle()
-    assert duration[shown.run("eventprofPage.state.call")] == duration[of].max()
+    assert duration[shown.run("eventprofPage.state.call")] == duration[calls].max()
 
 
 def test_one_is_no_plural(shown, trace):
@@ -265,8 +265,8 @@ def test_the_histogram_says_what_a_bar_is_and_marks_while_dragging(shown, trace,
     shown.mouse("mouseMoved", x + 1, box["y"] + 60, button="left", buttons=1)
     low, high = shown.run("eventprofPage.state.brush")  # before the button is up
     duration = values(trace.calls, "duration")[order]
-    of = np.flatnonzero(values(trace.calls, "function")[order] == function)
-    marked = of[(duration[of] >= low) & (duration[of] <= high)]
+    calls = np.flatnonzero(values(trace.calls, "function")[order] == function)
+    marked = calls[(duration[calls] >= low) & (duration[calls] <= high)]
     assert len(marked) == bars[bar]
     shown.mouse("mouseReleased", x + 1, box["y"] + 60, button="left", clickCount=1)
     assert shown.run("eventprofPage.state.brush") == [low, high]
@@ -280,8 +280,8 @@ def test_the_histogram_says_what_a_bar_is_and_marks_while_dragging(shown, trace,
             f".find((b) => b.innerText === '{button}').click()"
         )
         shown.settle()
-        said = shown.run("document.querySelector('#pane-durations [role=status]').innerText")
-        assert f"call {number} of {len(marked):,} marked, the slowest first" in said
+        text = shown.run("document.querySelector('#pane-durations [role=status]').innerText")
+        assert f"call {number} of {len(marked):,} marked, the slowest first" in text
     call = shown.run("eventprofPage.state.call")
     assert shown.run(f"eventprofPage.app.histogram.barOf({call})") == bar
     pixels = "document.querySelector('#pane-durations canvas').toDataURL()"
@@ -413,8 +413,8 @@ def test_the_help_is_read_to_its_ends(shown):
         "[...document.querySelectorAll('#keys tr')].map((r) => [r.cells[0].innerText, getComputedStyle(r.cells[1]).whiteSpace])"
     )
     assert {wrap for _, wrap in rows} == {"normal"}
-    said = " ".join(name for name, _ in rows)
-    assert all(word in said for word in (",", ".", "strip", "bars", "line above the tabs"))
+    keys = " ".join(name for name, _ in rows)
+    assert all(word in keys for word in (",", ".", "strip", "bars", "line above the tabs"))
     shown.size(420, 700)
     shown.settle()
     assert shown.run(

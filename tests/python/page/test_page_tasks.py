@@ -78,7 +78,7 @@ def test_the_step_of_a_task_is_under_its_pixel(browser, tmp_path):
     write(rec.trace, tmp_path / "page.html")
     browser.size(1400, 900)
     browser.open(tmp_path / "page.html")
-    at = browser.run(
+    place = browser.run(
         "(({app: {timeline}, update, flush, data}) => {"
         " const lane = timeline.layout.lanes.findIndex(({name}) => name === 'task job 2');"
         " const {y, steps} = timeline.layout.lanes[lane];"
@@ -90,8 +90,8 @@ def test_the_step_of_a_task_is_under_its_pixel(browser, tmp_path):
         f" box.y + y + {RULER} - eventprofPage.state.scroll + 8]; }})(eventprofPage)"
     )
 
-    browser.click(*at[1:])
+    browser.click(*place[1:])
 
-    assert browser.run("eventprofPage.state.call") == at[0]
+    assert browser.run("eventprofPage.state.call") == place[0]
     assert "task job 2" in browser.run("document.querySelector('#pane-call').textContent")
     assert browser.console == []

@@ -33,8 +33,8 @@ def with_lock(trace):
 def others_held(trace, thread, t0, t1):
     """How long other threads had the lock."""
     gil = trace.gil
-    start, end, of = (values(gil, name) for name in ("start", "end", "thread"))
-    other = of != thread
+    start, end, holder = (values(gil, name) for name in ("start", "end", "thread"))
+    other = holder != thread
     return int(np.maximum(np.minimum(end, t1) - np.maximum(start, t0), 0)[other].sum())
 
 
@@ -44,8 +44,8 @@ def waited_of_calls(trace):
         values(calls, name).tolist() for name in ("start", "duration", "thread")
     )
     return [
-        others_held(trace, of, t0, t0 + length)
-        for of, t0, length in zip(thread, start, duration, strict=True)
+        others_held(trace, number, t0, t0 + length)
+        for number, t0, length in zip(thread, start, duration, strict=True)
     ]
 
 
@@ -84,9 +84,9 @@ def test_the_lane_of_the_lock_shows_who_had_it(shown, trace):
     box = shown.box("#timeline")
     shown.mouse("mouseMoved", box["x"] + x, box["y"] + y)
     shown.wait("!document.querySelector('#tip').hidden")
-    said = shown.run("document.querySelector('#tip').innerText")
+    text = shown.run("document.querySelector('#tip').innerText")
     name = trace.threads["name"][int(values(trace.gil, "thread")[longest])]
-    assert said.startswith(f"{name} had the interpreter's lock")
+    assert text.startswith(f"{name} had the interpreter's lock")
 
 
 @pytest.mark.thorough
@@ -107,14 +107,14 @@ def test_slices_are_hatched_where_another_thread_had_the_lock(browser, tmp_path,
     seen = 0
     for thread, marks in hatched:
         each = (v1 - v0) / len(marks)
-        mine = sorted(
+        of_thread = sorted(
             (row for row in rows if row["thread"] == thread), key=lambda row: row["depth"]
         )
         under = [
             shown.run(
                 f"Array.from({{length: {len(marks)}}}, (_, x) => eventprofPage.under({GUTTER} + x + 0.5, {row['y']}))"
             )
-            for row in mine
+            for row in of_thread
         ]
         for x, mark in enumerate(marks):
             waited = others_held(trace, thread, v0 + x * each, v0 + (x + 1) * each)
@@ -122,7 +122,7 @@ def test_slices_are_hatched_where_another_thread_had_the_lock(browser, tmp_path,
             blocked = inner >= 0 and function[under[inner][x]] in blocking
             if abs(waited - each / 2) > 3 and inner >= 0:
                 assert mark == (waited > each / 2 and not blocked), (thread, x)
-            y = mine[inner]["y"]
+            y = of_thread[inner]["y"]
             if mark and inner >= 0 and not seen and y < high - 8:
                 colours = shown.run(
                     f"(({{app: {{timeline: {{raster: r}}}}}}) => [-4, -3, -2, -1, 0, 1, 2, 3, 4].map((k) => r.pixels[(Math.floor({y}) + k) * r.width + {x}]))(eventprofPage)"
@@ -188,8 +188,8 @@ def test_waited_can_be_chosen_where_threads_waited(shown, trace):
     )
     shown.settle()
     assert shown.run("eventprofPage.state.unit") == "waited"
-    said = shown.run("document.querySelector('#pane-flame .bar').innerText")
-    assert "nothing to show" not in said
+    text = shown.run("document.querySelector('#pane-flame .bar').innerText")
+    assert "nothing to show" not in text
 
 
 def test_waited_says_which_lock(shown, trace, order):

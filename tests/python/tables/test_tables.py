@@ -69,7 +69,7 @@ def test_the_columns_of_a_table_are_those_of_columns_def(any_trace, name):
 
     rows = list(getattr(any_trace, name).describe())
 
-    assert [row.column for row in rows] == [of[0] for of in described]
+    assert [row.column for row in rows] == [column[0] for column in described]
     for row, (_, kind, reading, null, null_if, unit, meaning, *_) in zip(
         rows, described, strict=True
     ):
@@ -453,9 +453,9 @@ def test_calls_say_where_their_function_is_defined():
         defined_here()
 
     calls = rec.trace.calls
-    of = {row.name.rpartition(".")[2]: (row.file, row.line) for row in calls}
-    assert of["defined_here"] == (__file__, defined_here.__code__.co_firstlineno)
-    assert of["sorted"] == (None, None)
+    places = {row.name.rpartition(".")[2]: (row.file, row.line) for row in calls}
+    assert places["defined_here"] == (__file__, defined_here.__code__.co_firstlineno)
+    assert places["sorted"] == (None, None)
 
 
 def test_columns_are_completed_at_a_prompt():

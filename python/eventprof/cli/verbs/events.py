@@ -88,8 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     def show(trace: Trace, events: Table) -> None:
         chosen = _choose(trace, events, words, arguments, start, end)
-        at = np.flatnonzero(chosen)
-        writer.write(trace, events[at], None if arguments.follow else at)
+        rows = np.flatnonzero(chosen)
+        writer.write(trace, events[rows], None if arguments.follow else rows)
 
     if arguments.follow:
         missing = _follow(arguments.file, show, writer)
@@ -192,7 +192,7 @@ class _Writer:
         """Whether the limit is reached."""
         return self._left == 0
 
-    def write(self, trace: Trace, table: Table, at: Array | None) -> None:
+    def write(self, trace: Trace, table: Table, numbers: Array | None) -> None:
         """Write rows of `events`; `at` are their numbers, None: they are not known yet."""
         if self._left is not None:
             table = table[: self._left]
@@ -200,7 +200,7 @@ class _Writer:
         if self._arguments.csv:
             rows.write_csv([table], sys.stdout, heading=self._first)
         elif self._arguments.json:
-            rows.write_json([table], sys.stdout, "e", at)
+            rows.write_json([table], sys.stdout, "e", numbers)
         else:
             _print(trace, table, heading=self._first)
         self._first = False
@@ -224,20 +224,20 @@ def _print(trace: Trace, table: Table, *, heading: bool) -> None:
     )  # fmt: skip
     for part in rows._parts(table[list(columns)]):
         for row in zip(*rows._items(part), strict=True):
-            said = _line(dict(zip(columns, row, strict=True)), functions, files)
-            print(f"{row[0]:>15,}  {threads[row[1]]:<{width}}  {row[2]:<14}  {said}")
+            text = _line(dict(zip(columns, row, strict=True)), functions, files)
+            print(f"{row[0]:>15,}  {threads[row[1]]:<{width}}  {row[2]:<14}  {text}")
 
 
 def _line(row: dict[str, Any], functions: list[str], files: list[str | None]) -> str:
     """Return the function or block of an event, and the line that it came from."""
     if row["address"] is not None:
         size = "" if row["size"] is None else f"{row['size']:,} bytes at "
-        what, at, line = f"{size}{row['address']:#x}", row["function"], row["line"]
+        what, function, line = f"{size}{row['address']:#x}", row["function"], row["line"]
     else:
         indent = "  " * min(row["depth"] or 0, 20)
         what = indent + ("?" if row["function"] is None else functions[row["function"]])
-        at, line = row["caller"], row["caller_line"]
-    if at is None:
+        function, line = row["caller"], row["caller_line"]
+    if function is None:
         return what
-    place = "" if files[at] is None or line is None else f" ({files[at]}:{line})"
-    return f"{what}  <- {functions[at]}{place}"
+    place = "" if files[function] is None or line is None else f" ({files[function]}:{line})"
+    return f"{what}  <- {functions[function]}{place}"

@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         return status
     lines = list(_lines(arguments.file, trace))
     width = max(len(head) for head, _ in lines)
-    for head, said in lines:
-        print(f"{head:<{width}}  {rows.printable(said)}".rstrip())
+    for head, text in lines:
+        print(f"{head:<{width}}  {rows.printable(text)}".rstrip())
     sys.stdout.flush()
     return status
 
@@ -137,15 +137,15 @@ def _process(process: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> 
     """Report what a process of several is."""
     from ..._words import show_ns
 
-    said = [f"{process['events']:,} events", process["state"]]
+    facts = [f"{process['events']:,} events", process["state"]]
     if process["lost"]:
-        said.insert(1, f"{process['lost']:,} LOST")
+        facts.insert(1, f"{process['lost']:,} LOST")
     if process["parent"] is not None:
-        said.append(f"child of {every[process['parent']]['pid']}")
-    said.append(f"{show_ns(process['start'])} to {show_ns(process['end'])}")
+        facts.append(f"child of {every[process['parent']]['pid']}")
+    facts.append(f"{show_ns(process['start'])} to {show_ns(process['end'])}")
     command = shlex.join(process["command"])
     command = command if len(command) <= 60 else f"{command[:57]}..."
-    return "; ".join([f"{process['file'] or '?'}: {', '.join(said)}", command])
+    return "; ".join([f"{process['file'] or '?'}: {', '.join(facts)}", command])
 
 
 def _command(metadata: dict[str, Any]) -> str:

@@ -82,8 +82,8 @@ def _lines() -> Iterator[str]:
         yield from _verb(verb)
     for title, rows in (("ENVIRONMENT", _ENVIRONMENT), ("EXIT STATUS", _STATUS)):
         yield f".SH {title}"
-        for head, said in rows:
-            yield from (".TP", f".B {_escape(head)}", _escape(said))
+        for head, text in rows:
+            yield from (".TP", f".B {_escape(head)}", _escape(text))
     yield ".SH EXAMPLES"
     yield from _examples(OVERVIEW_EXAMPLES)
 

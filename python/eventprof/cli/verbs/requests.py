@@ -119,11 +119,13 @@ def _lines(table: Table) -> list[str]:
     cells = [_shown(table, name) for name in numbers]
     times = _shown(table, "most_self")
     lines = []
-    for at, row in enumerate(of_rows):
-        most = "" if row["most_in"] is None else f"{times[at]} in {rows.printable(row['most_in'])}"
+    for index, row in enumerate(of_rows):
+        most = (
+            "" if row["most_in"] is None else f"{times[index]} in {rows.printable(row['most_in'])}"
+        )
         what = _words(row["method"], row["route"] or row["path"])
-        lines.append([*(cell[at] for cell in cells), _words(row["status"] or row["error"] or "-"),
-                      what, row["request"], most])  # fmt: skip
+        ended = _words(row["status"] or row["error"] or "-")
+        lines.append([*(cell[index] for cell in cells), ended, what, row["request"], most])
     return _text(lines, [*numbers, "status", "what", "request", "most of it"], left=4)
 
 
@@ -131,8 +133,8 @@ def _function_lines(table: Table) -> list[str]:
     cells = [_shown(table, name) for name in ("calls", "self", "allocated_self")]
     names = zip(table["name"], table["module"], strict=True)
     lines = [
-        [*(cell[at] for cell in cells), rows.full_name(name, module)]
-        for at, (name, module) in enumerate(names)
+        [*(cell[row] for cell in cells), rows.full_name(name, module)]
+        for row, (name, module) in enumerate(names)
     ]
     return _text(lines, ["calls", "self", "allocated", "function"], left=1)
 

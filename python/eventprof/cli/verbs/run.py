@@ -182,14 +182,14 @@ def split(
         The program; None if none was given.
     """
     known = parser._option_string_actions
-    at = 0
-    while at < len(given):
-        word = given[at]
-        rest = list(given[at + 1 :])
+    position = 0
+    while position < len(given):
+        word = given[position]
+        rest = list(given[position + 1 :])
         if word == "--":
-            return list(given[:at]), _program(rest)
+            return list(given[:position]), _program(rest)
         if word == "-" or not word.startswith("-") or word[:2] in ("-m", "-c"):
-            return list(given[:at]), _program([word, *rest])
+            return list(given[:position]), _program([word, *rest])
         if word.startswith("--"):
             action = known.get(word)  # with = the value is part of the word
             takes_next = action is not None and action.nargs != 0
@@ -200,7 +200,7 @@ def split(
                 if action is not None and action.nargs != 0:
                     takes_next = index == len(word)
                     break
-        at += 2 if takes_next else 1
+        position += 2 if takes_next else 1
     return list(given), None
 
 
@@ -227,8 +227,8 @@ def _unused(directory: str, name: str) -> str:
     return output
 
 
-def _give_up(said: str) -> NoReturn:
-    print(printable(f"eventprof run: {said}"), file=sys.stderr)
+def _give_up(text: str) -> NoReturn:
+    print(printable(f"eventprof run: {text}"), file=sys.stderr)
     sys.exit(2)
 
 
@@ -390,12 +390,12 @@ class Recording:
         stream = sys.__stderr__
         try:
             if folder is not None and family.is_one(folder):
-                said = self._gather(folder, recorder, keep=self._is_named)
+                text = self._gather(folder, recorder, keep=self._is_named)
             else:
                 folder = None
-                said = [summary(recorder)]
+                text = [summary(recorder)]
             if not self._arguments.quiet and stream is not None:
-                print("\n".join(said), file=stream, flush=True)
+                print("\n".join(text), file=stream, flush=True)
             if self._arguments.report and stream is not None:
                 self._report(self._trace(folder), stream)
                 stream.flush()
@@ -514,6 +514,6 @@ class Counting:
             options.write_counts(self._counter, self._path, self._arguments.force)
         except (OSError, ValueError) as error:
             if self._path is not None and sys.__stderr__ is not None:
-                said = options.explain(error, self._path)
+                text = options.explain(error, self._path)
                 with contextlib.suppress(OSError, ValueError):
-                    print(printable(f"eventprof: {said}; no counts are kept"), file=sys.__stderr__)
+                    print(printable(f"eventprof: {text}; no counts are kept"), file=sys.__stderr__)

@@ -255,7 +255,7 @@ export class Blocks {
     // By the low bits of blocks: a look into the set for each event would take longer.
     const few = new Uint8Array(1 << 16);
     for (const block of blocks) few[block & 0xffff] = 1;
-    const first = blocks.reduce((least, block) => Math.min(least, this.birthOf(block)), this.eventsHere);
+    const first = blocks.reduce((first, block) => Math.min(first, this.birthOf(block)), this.eventsHere);
     for (let at = first; at < this.eventsHere && found.size < wanted.size; at++) {
       const value = event[at];
       if (!(value & 1) && few[(value >>> 1) & 0xffff] && wanted.has(value >>> 1)) found.set(value >>> 1, at);

@@ -61,13 +61,13 @@ export function below(data, branch) {
 export function branches(data, call, other, choice) {
   /** @type {Branch[]} */
   const rows = [];
-  const least = Math.max(data.dur[call], data.dur[other]) / 20;
+  const limit = Math.max(data.dur[call], data.dur[other]) / 20;
   const walk = (/** @type {Branch[]} */ list) => {
     for (const one of list) {
       if (rows.length >= MOST_BRANCHES) return;
       rows.push(one);
       const few = one.calls[0].length + one.calls[1].length <= MOST_CALLS;
-      const wanted = choice.get(one.path) ?? (few && Math.max(...one.time) >= least && one.depth < DEEPEST);
+      const wanted = choice.get(one.path) ?? (few && Math.max(...one.time) >= limit && one.depth < DEEPEST);
       const inside = few || wanted ? below(data, one) : null;
       one.leaf = inside !== null && !inside.length;
       one.opened = wanted && !one.leaf;

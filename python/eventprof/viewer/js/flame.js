@@ -55,7 +55,7 @@ export class Flame {
     this.turned = /** @type {HTMLInputElement} */ (
       make("input", { type: "checkbox", onchange: () => update({ inverted: this.turned.checked }) })
     );
-    this.said = make("span", { class: "soft" });
+    this.status = make("span", { class: "soft" });
     this.back = make(
       "button",
       {
@@ -76,7 +76,7 @@ export class Flame {
         this.select,
         make("label", {}, this.turned, " callees first (inverted)"),
         this.back,
-        this.said,
+        this.status,
       ),
       this.box,
     );
@@ -146,11 +146,11 @@ export class Flame {
   words(node) {
     const { tree, self, total } = this.graph;
     const f = tree.func[node];
-    const of = total[0] || 1;
+    const whole = total[0] || 1;
     return [
       clean(this.data.nameOf(f)),
       clean(this.data.placeOf(f)),
-      `${showUnit(state.unit, total[node])} (${((100 * total[node]) / of).toFixed(1)} %), self ${showUnit(state.unit, self[node] || 0)}`,
+      `${showUnit(state.unit, total[node])} (${((100 * total[node]) / whole).toFixed(1)} %), self ${showUnit(state.unit, self[node] || 0)}`,
     ];
   }
 
@@ -261,7 +261,7 @@ export class Flame {
     }
     const where = this.where();
     const sum = total[0] > 0 ? `${showUnit(state.unit, total[0])}` : "nothing to show here";
-    this.said.textContent = `${where}: ${sum}${this.sumOf()}`;
+    this.status.textContent = `${where}: ${sum}${this.sumOf()}`;
     canvas.setAttribute("aria-label", `Flame graph, ${where}: ${sum}${this.sumOf()}`);
     this.back.hidden = !focus;
   }

@@ -39,49 +39,49 @@ export class Functions {
         oninput: () => update({ filter: this.filter.value }),
       })
     );
-    this.said = make("span", { class: "soft", role: "status" });
+    this.status = make("span", { class: "soft", role: "status" });
     this.head = make("tr");
     this.body = make("tbody");
     this.whole = make("button", { type: "button", onclick: () => update({ range: null }) }, "whole run");
     pane.append(
-      make("div", { class: "bar" }, this.filter, this.whole, this.said),
+      make("div", { class: "bar" }, this.filter, this.whole, this.status),
       make("div", { class: "scroll" }, make("table", {}, make("thead", {}, this.head), this.body)),
     );
     this.key = "";
   }
 
-  /** @returns {{key: string, text: string, of: ArrayLike<number>, show: (value: number) => string}[]} */
+  /** @returns {{key: string, text: string, values: ArrayLike<number>, show: (value: number) => string}[]} */
   columns() {
     const f = this.data.head.functions;
     const blocks = this.data.blocks.count > 0;
     if (!state.range) {
       return [
-        { key: "self", text: "self", of: f.self, show: showTime },
-        { key: "total", text: "total", of: f.total, show: showTime },
-        { key: "calls", text: "calls", of: f.calls, show: showCount },
-        { key: "p50", text: "median", of: f.p50, show: (v) => (v < 0 ? "-" : showTime(v)) },
-        { key: "max", text: "slowest", of: f.max, show: (v) => (v < 0 ? "-" : showTime(v)) },
+        { key: "self", text: "self", values: f.self, show: showTime },
+        { key: "total", text: "total", values: f.total, show: showTime },
+        { key: "calls", text: "calls", values: f.calls, show: showCount },
+        { key: "p50", text: "median", values: f.p50, show: (v) => (v < 0 ? "-" : showTime(v)) },
+        { key: "max", text: "slowest", values: f.max, show: (v) => (v < 0 ? "-" : showTime(v)) },
         ...(blocks
           ? [
-              { key: "allocated", text: "allocated", of: f.allocated, show: showBytes },
-              { key: "blocks", text: "blocks", of: f.blocks, show: showCount },
-              { key: "at_peak", text: "at the peak", of: f.at_peak, show: showBytes },
-              { key: "live", text: "at the end", of: f.live, show: showBytes },
+              { key: "allocated", text: "allocated", values: f.allocated, show: showBytes },
+              { key: "blocks", text: "blocks", values: f.blocks, show: showCount },
+              { key: "at_peak", text: "at the peak", values: f.at_peak, show: showBytes },
+              { key: "live", text: "at the end", values: f.live, show: showBytes },
             ]
           : []),
       ];
     }
     const sums = this.sums();
     return [
-      { key: "self", text: "self", of: sums.self, show: showTime },
-      { key: "calls", text: "calls begun", of: sums.calls, show: showCount },
+      { key: "self", text: "self", values: sums.self, show: showTime },
+      { key: "calls", text: "calls begun", values: sums.calls, show: showCount },
       ...(blocks
         ? [
-            { key: "allocated", text: "allocated", of: sums.allocated, show: showBytes },
-            { key: "blocks", text: "blocks", of: sums.blocks, show: showCount },
-            { key: "kept", text: "kept", of: sums.kept, show: showBytes },
-            { key: "temporary", text: "temporary", of: sums.temporaryOf, show: showBytes },
-            { key: "freed", text: "freed", of: sums.freedOf, show: showBytes },
+            { key: "allocated", text: "allocated", values: sums.allocated, show: showBytes },
+            { key: "blocks", text: "blocks", values: sums.blocks, show: showCount },
+            { key: "kept", text: "kept", values: sums.kept, show: showBytes },
+            { key: "temporary", text: "temporary", values: sums.temporaryOf, show: showBytes },
+            { key: "freed", text: "freed", values: sums.freedOf, show: showBytes },
           ]
         : []),
     ];
@@ -147,12 +147,12 @@ export class Functions {
     if (this.filter.value !== state.filter) this.filter.value = state.filter;
     const columns = this.columns();
     if (!columns.some((column) => column.key === this.order)) this.order = "self";
-    const by = /** @type {(typeof columns)[0]} */ (columns.find((column) => column.key === this.order)).of;
+    const by = /** @type {(typeof columns)[0]} */ (columns.find((column) => column.key === this.order)).values;
     const { head, none } = this.data;
     const matches = matcher(this.data, state.filter);
     const rows = [];
     for (let f = 0; f < none; f++) {
-      if (state.range && !columns.some((column) => column.of[f])) continue;
+      if (state.range && !columns.some((column) => column.values[f])) continue;
       if (matches(f)) rows.push(f);
     }
     rows.sort((a, b) => by[b] - by[a]);
@@ -197,25 +197,25 @@ export class Functions {
               if (event.key === "Enter") this.step(f);
             },
           },
-          ...columns.map(({ key: name, of, show }) => make("td", { class: `number ${name}` }, show(of[f]))),
+          ...columns.map(({ key: name, values, show }) => make("td", { class: `number ${name}` }, show(values[f]))),
           make("td", {}, make("bdi", {}, clean(this.data.nameOf(f)))),
           make("td", {}, make("bdi", {}, clean(head.functions.modules[head.functions.module[f]] || ""))),
           make("td", { title: clean(place), class: "soft" }, make("bdi", {}, clean(short))),
         );
       }),
     );
-    let said = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : counted(rows.length, "function");
+    let text = rows.length > ROWS ? `the first ${ROWS} of ${showCount(rows.length)}` : counted(rows.length, "function");
     if (state.range) {
       const sums = this.sums();
       const [t0, t1] = state.range;
       const calls = sums.calls.reduce((a, b) => a + b, 0);
-      said = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: ${counted(calls, "call")} begun`;
+      text = `range ${showTime(t0)} to ${showTime(t1)}, ${showTime(t1 - t0)}: ${counted(calls, "call")} begun`;
       if (this.data.blocks.count) {
-        said += `; ${showBytes(sums.bytes)} allocated in ${counted(sums.made, "block")}: `;
-        said += `${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
+        text += `; ${showBytes(sums.bytes)} allocated in ${counted(sums.made, "block")}: `;
+        text += `${showBytes(sums.keptBytes)} kept, ${showBytes(sums.temporary)} temporary; ${showBytes(sums.freed)} freed`;
       }
     }
-    this.said.textContent = said + this.rank();
+    this.status.textContent = text + this.rank();
     this.whole.hidden = !state.range;
   }
 }

@@ -175,16 +175,16 @@ async function startGraph() {
   const two = stacks.sides > 1;
   byId("title").textContent = head.titles.map(clean).join(" \u2192 ");
   byId("summary").textContent = two ? head.times.join(" \u2192 ") : head.summary;
-  const lost = head.told.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.lost, 0);
-  const unsure = head.told
+  const lost = head.notes.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.lost, 0);
+  const unsure = head.notes
     .map((/** @type {any} */ each) => each.unsure)
     .filter(Boolean)
     .join(", ");
-  byId("told").textContent = lost ? `${counted(lost, "event")} lost` : unsure || "nothing lost";
-  byId("told").className = lost || unsure ? "bad" : "good";
+  byId("notes").textContent = lost ? `${counted(lost, "event")} lost` : unsure || "nothing lost";
+  byId("notes").className = lost || unsure ? "bad" : "good";
   byId("limits").replaceChildren(
-    ...head.told.flatMap((/** @type {any} */ told, /** @type {number} */ n) =>
-      told.limits.map((/** @type {string} */ text) =>
+    ...head.notes.flatMap((/** @type {any} */ notes, /** @type {number} */ n) =>
+      notes.limits.map((/** @type {string} */ text) =>
         make("span", { dir: "auto" }, `${two ? `${SIDES[n]}: ` : ""}${clean(text)}`),
       ),
     ),

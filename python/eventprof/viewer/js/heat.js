@@ -28,13 +28,13 @@ async function startHeat() {
   Object.assign(state, fromFragment(location.hash));
   byId("title").textContent = clean(head.title);
   byId("summary").textContent = head.summary;
-  byId("told").textContent = head.told.lost
-    ? `${counted(head.told.lost, "event")} lost`
-    : head.told.unsure || "nothing lost";
-  byId("told").className = head.told.lost || head.told.unsure ? "bad" : "good";
+  byId("notes").textContent = head.notes.lost
+    ? `${counted(head.notes.lost, "event")} lost`
+    : head.notes.unsure || "nothing lost";
+  byId("notes").className = head.notes.lost || head.notes.unsure ? "bad" : "good";
   byId("limits").replaceChildren(
     make("span", {}, meaningOfTime(head.source)),
-    ...head.told.limits.map((/** @type {string} */ text) => make("span", { dir: "auto" }, clean(text))),
+    ...head.notes.limits.map((/** @type {string} */ text) => make("span", { dir: "auto" }, clean(text))),
   );
   const source = new Source(head.source, byId("source"), true);
   const sum = (/** @type {number[]|undefined} */ values) => (values || []).reduce((a, b) => a + b, 0);

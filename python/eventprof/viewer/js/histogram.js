@@ -25,14 +25,14 @@ export class Histogram {
     this.low = 0;
     this.ratio = 1;
     this.title = make("strong");
-    this.said = make("span", { class: "soft", role: "status" });
+    this.status = make("span", { class: "soft", role: "status" });
     const step = (/** @type {string} */ text, /** @type {number} */ by) =>
       make("button", { type: "button", onclick: () => this.step(by) }, text);
     this.steps = [step("slowest", 0), step("next slower", -1), step("next faster", 1)];
     this.unmark = make("button", { type: "button", onclick: () => update({ brush: null }) }, "unmark");
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { role: "img" }));
     this.box = make("div", { class: "scroll" }, this.canvas);
-    this.bar = make("div", { class: "bar" }, this.title, ...this.steps, this.unmark, this.said);
+    this.bar = make("div", { class: "bar" }, this.title, ...this.steps, this.unmark, this.status);
     pane.append(this.bar, this.box);
     this.wide = 1;
     this.bindBrush();
@@ -133,7 +133,7 @@ export class Histogram {
     this.unmark.hidden = !known || !state.brush;
     if (!known) {
       this.title.textContent = "Click a function in the table, a flame graph or a call to see how long its calls took.";
-      this.said.textContent = "";
+      this.status.textContent = "";
       this.canvas.hidden = true;
       return;
     }
@@ -188,14 +188,14 @@ export class Histogram {
     const parts = resumes
       ? ` (a coroutine or generator: each time that it was resumed counts as one, ${showCount(resumes)} of these)`
       : "";
-    this.said.textContent = calls.length
+    this.status.textContent = calls.length
       ? `${counted(calls.length, "call")}${parts}, median ${showTime(dur[calls[calls.length >> 1]])}, slowest ${showTime(dur[calls[0]])}` +
         (state.brush ? `; marked: ${showCount(chosen.length)}` : "") +
         (at < 0
           ? ""
           : `; call ${showCount(at + 1)} of ${showCount(chosen.length)}${state.brush ? " marked" : ""}, the slowest first`)
       : "no call of this function was recorded";
-    canvas.setAttribute("aria-label", `Durations of ${clean(this.data.nameOf(state.fn))}: ${this.said.textContent}`);
+    canvas.setAttribute("aria-label", `Durations of ${clean(this.data.nameOf(state.fn))}: ${this.status.textContent}`);
   }
 
   /**

@@ -132,16 +132,16 @@ class App {
     const { head } = this.data;
     byId("title").textContent = clean(head.title);
     byId("summary").textContent = head.summary;
-    const told = byId("told");
-    told.textContent = head.told.lost ? `${counted(head.told.lost, "event")} lost` : head.told.unsure || "nothing lost";
-    told.className = head.told.lost || head.told.unsure ? "bad" : "good";
+    const summary = byId("notes");
+    summary.textContent = head.notes.lost ? `${counted(head.notes.lost, "event")} lost` : head.notes.unsure || "nothing lost";
+    summary.className = head.notes.lost || head.notes.unsure ? "bad" : "good";
     byId("limits").replaceChildren(
       ...[
-        ...head.told.limits.map((/** @type {string} */ text) => clean(text)),
-        head.told.facts.map(clean).join(", "),
-      ].map((text, n) => make("span", { class: head.told.lost && n === 0 ? "bad" : "", dir: "auto" }, text)),
+        ...head.notes.limits.map((/** @type {string} */ text) => clean(text)),
+        head.notes.facts.map(clean).join(", "),
+      ].map((text, n) => make("span", { class: head.notes.lost && n === 0 ? "bad" : "", dir: "auto" }, text)),
     );
-    byId("limits").title = head.told.limits.map(clean).join("\n");
+    byId("limits").title = head.notes.limits.map(clean).join("\n");
     byId("memory-box").hidden = !this.data.blocks.count;
   }
 

@@ -246,8 +246,8 @@ export class Memory {
     context.stroke();
     context.restore();
     context.fillStyle = look.soft;
-    const of = alone ? "resident set without the recorder's log" : "resident set";
-    const text = `- - ${of}, up to ${showBytes(most)} (own scale)`;
+    const label = alone ? "resident set without the recorder's log" : "resident set";
+    const text = `- - ${label}, up to ${showBytes(most)} (own scale)`;
     const need = context.measureText(text).width;
     if (this.used + need + 30 > wide) return;
     context.fillText(text, this.used + 24, 8);

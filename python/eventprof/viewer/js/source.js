@@ -52,9 +52,9 @@ export class Source {
   /**
    * @param {File[]} files
    * @param {HTMLElement} pane
-   * @param {boolean} told whether the page says elsewhere what the time of a line means
+   * @param {boolean} explained whether the page says elsewhere what the time of a line means
    */
-  constructor(files, pane, told) {
+  constructor(files, pane, explained) {
     this.files = files;
     this.key = "";
     this.by = "";
@@ -81,7 +81,7 @@ export class Source {
         },
       })
     );
-    this.said = make("span", { class: "soft" });
+    this.status = make("span", { class: "soft" });
     this.body = make("tbody");
     this.head = make("thead");
     this.box = make(
@@ -100,8 +100,8 @@ export class Source {
         { class: "bar" },
         this.choice,
         make("label", {}, "colour by ", this.unit),
-        this.said,
-        ...(told ? [] : [make("span", { class: "soft" }, meaningOfTime(files))]),
+        this.status,
+        ...(explained ? [] : [make("span", { class: "soft" }, meaningOfTime(files))]),
       ),
       make("div", { class: "beside" }, this.box, this.mapBox),
     );
@@ -129,7 +129,7 @@ export class Source {
   draw(dark) {
     const file = this.shown;
     if (!file) {
-      this.said.textContent = "no line of any file was recorded";
+      this.status.textContent = "no line of any file was recorded";
       return;
     }
     const figures = FIGURES.filter(([name]) => name in file);
@@ -157,7 +157,7 @@ export class Source {
     const most = values.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 0);
     const sum = values.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
     const show = (figures.find(([name]) => name === this.by) || FIGURES[0])[2];
-    this.said.textContent = `hottest line: ${show(most)}${this.by === "total" ? "" : `; all lines: ${show(sum)}`}${file.text ? "" : "; the file was not found: only lines with figures are shown"}`;
+    this.status.textContent = `hottest line: ${show(most)}${this.by === "total" ? "" : `; all lines: ${show(sum)}`}${file.text ? "" : "; the file was not found: only lines with figures are shown"}`;
     this.head.replaceChildren(
       make(
         "tr",

@@ -16,16 +16,16 @@ const formats = new Map();
 /**
  * Like toLocaleString, which would make a new format each time.
  * @param {number} value
- * @param {number} least
+ * @param {number} fewest
  * @param {number} most digits after the point
  */
-function digitsOf(value, least, most) {
-  const key = `${least},${most}`;
+function digitsOf(value, fewest, most) {
+  const key = `${fewest},${most}`;
   let format = formats.get(key);
   if (!format)
     formats.set(
       key,
-      (format = new Intl.NumberFormat("en", { minimumFractionDigits: least, maximumFractionDigits: most })),
+      (format = new Intl.NumberFormat("en", { minimumFractionDigits: fewest, maximumFractionDigits: most })),
     );
   return format.format(value);
 }

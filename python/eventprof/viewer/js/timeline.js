@@ -372,9 +372,9 @@ export class Timeline {
     const { context } = this.raster;
     const values = lane.series.map((each) => each[1]).filter((value) => value !== null);
     const most = values.reduce((a, b) => Math.max(a, b), 0);
-    const least = values.reduce((a, b) => Math.min(a, b), 0);
+    const lowest = values.reduce((a, b) => Math.min(a, b), 0);
     const y = (/** @type {number} */ value) =>
-      lane.y + top + lane.height - 2 - ((value - least) / (most - least || 1)) * (lane.height - 4);
+      lane.y + top + lane.height - 2 - ((value - lowest) / (most - lowest || 1)) * (lane.height - 4);
     context.save();
     context.beginPath();
     context.rect(GUTTER, RULER, this.raster.wide, this.raster.high);
@@ -402,7 +402,7 @@ export class Timeline {
     context.fillStyle = look.soft;
     const middle = lane.y + top + 7;
     if (this.showsText(middle))
-      context.fillText(`${least.toLocaleString("en")} to ${most.toLocaleString("en")}`, GUTTER + 4, middle);
+      context.fillText(`${lowest.toLocaleString("en")} to ${most.toLocaleString("en")}`, GUTTER + 4, middle);
     context.restore();
   }
 
@@ -416,7 +416,7 @@ export class Timeline {
     const { head } = this.data;
     const thread = head.threads[lane.thread];
     if (!thread.lost) return;
-    const overwritten = head.told.reason === "overwritten";
+    const overwritten = head.notes.reason === "overwritten";
     const t0 = overwritten ? 0 : (thread.last ?? 0);
     const t1 = overwritten ? (thread.first ?? this.data.duration) : this.data.duration;
     const x0 = Math.max(GUTTER, this.xOf(t0));

@@ -54,13 +54,13 @@ export class Waiting {
     for (let i = 0; i < n; i++) {
       last += steps[i];
       const thread = threads[i];
-      const mine = this.each[thread];
+      const tenures = this.each[thread];
       const k = at[thread]++;
       this.start[i] = last * grain;
       this.dur[i] = lengths[i] * grain;
-      this.all.end[i] = mine.end[k] = this.start[i] + this.dur[i];
+      this.all.end[i] = tenures.end[k] = this.start[i] + this.dur[i];
       this.all.sum[i] = total += this.dur[i];
-      mine.sum[k] = (k ? mine.sum[k - 1] : 0) + this.dur[i];
+      tenures.sum[k] = (k ? mine.sum[k - 1] : 0) + this.dur[i];
     }
     this.pyramid = new Pyramid(this.dur, this.start);
     this.pyramid.build(0, n);
