@@ -140,7 +140,7 @@ begin_anew(ep_count_view *view, uint64_t ticks)
 void
 ep_count_after_fork(uint64_t ticks)
 {
-    const ep_count_thread *mine = ep_count_current;
+    const ep_count_thread *own_thread = ep_count_current;
     pthread_mutex_lock(&ep_counting.lock);
     for (size_t i = 0; i < ep_counting.running_count; i++) {
         ep_counter *counter = ep_counting.running[i];
@@ -148,8 +148,8 @@ ep_count_after_fork(uint64_t ticks)
         counter->lost = 0;
         counter->start_ticks = ticks;
         for (ep_count_view *view = counter->views; view != NULL; view = view->next) {
-            if (view->thread != NULL && view->thread == mine) {
-                begin_anew(view, ticks - mine->aside);
+            if (view->thread != NULL && view->thread == own_thread) {
+                begin_anew(view, ticks - own_thread->aside);
             } else {
                 ep_count_reset_view(view);
                 view->next_free = counter->free_views;

@@ -43,8 +43,8 @@ reset_views(ep_counter *counter)
 ep_status
 ep_counter_start(ep_counter *counter, uint64_t ticks)
 {
-    ep_count_thread *mine = ep_count_current;
-    if (mine == NULL && (mine = ep_count_new_thread()) == NULL) {
+    ep_count_thread *own_thread = ep_count_current;
+    if (own_thread == NULL && (own_thread = ep_count_new_thread()) == NULL) {
         return EP_NOMEM;
     }
     pthread_mutex_lock(&ep_counting.lock);
@@ -53,7 +53,7 @@ ep_counter_start(ep_counter *counter, uint64_t ticks)
         reset_views(counter);
         counter->serial = ++ep_counting.last_serial;
         counter->start_ticks = ticks;
-        counter->only = counter->this_thread_only ? mine : NULL;
+        counter->only = counter->this_thread_only ? own_thread : NULL;
         counter->running = true;
         ep_counting.running[ep_counting.running_count++] = counter;
         next_generation();

@@ -312,15 +312,15 @@ ep_archive_read_index(ep_archive *a, bool *found)
         return EP_OK;
     }
     a->section_count = 0;
-    uint64_t least = EP_ARCHIVE_HEADER_BYTES;    /* parts neither overlap nor go back */
+    uint64_t lowest = EP_ARCHIVE_HEADER_BYTES;    /* parts neither overlap nor go back */
     for (size_t i = 0; i < index.items; i++) {
         ep_section s = {.offset = ep_load_le(&a->raw[i * entry], 8)};
-        if (s.offset < least || s.offset > index.offset - EP_SECTION_HEADER_BYTES ||
+        if (s.offset < lowest || s.offset > index.offset - EP_SECTION_HEADER_BYTES ||
             !ep_section_unpack(&a->raw[i * entry + 8], &s) || check_section(a, &s) != NULL) {
             a->section_count = 0;
             return EP_OK;
         }
-        least = s.offset + EP_SECTION_HEADER_BYTES + s.stored_bytes;
+        lowest = s.offset + EP_SECTION_HEADER_BYTES + s.stored_bytes;
         status = add_section(a, &s);
         if (status != EP_OK) {
             return status;

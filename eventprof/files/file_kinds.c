@@ -15,15 +15,15 @@ ep_record_shape_of(const ep_file_header *header)
 {
     ep_record_shape shape = {0};
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-        const ep_file_kind *told = &header->kind_table[kind];
+        const ep_file_kind *listed = &header->kind_table[kind];
         if (is_known(kind)) {
             shape.words[kind] = ep_kinds[kind].words;
             shape.form[kind] = ep_kinds[kind].form;
-        } else if (kind != 0 && told->words != 0 && told->form < EP_FORM_CONTROL) {
+        } else if (kind != 0 && listed->words != 0 && listed->form < EP_FORM_CONTROL) {
             /* The effect of an unknown CONTROL record on the following records is not known: it ends the
              * chunk. */
-            shape.words[kind] = told->words;
-            shape.form[kind] = told->form;
+            shape.words[kind] = listed->words;
+            shape.form[kind] = listed->form;
             shape.differs = true;
         }
     }

@@ -385,11 +385,11 @@ static void
 let_chunk_go(ep_chunk_source *source, const ep_chunk_header *chunk)
 {
     ep_file_stream *s = (ep_file_stream *)source;
-    ep_chunk_header *mine = (ep_chunk_header *)chunk;
+    ep_chunk_header *owned_chunk = (ep_chunk_header *)chunk;
     if (s->spare == NULL && chunk->bytes == EP_CHUNK_BYTES) {
-        s->spare = mine;
+        s->spare = owned_chunk;
     } else {
-        free(mine);
+        free(owned_chunk);
     }
 }
 

@@ -25,7 +25,7 @@ reach_id(const ep_loader *l, void **table, size_t *count, size_t *capacity, uint
 static size_t
 character_bytes(const unsigned char *at, size_t left)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t bytes = at[0] < 0x80 ? 1 : at[0] >> 5 == 6 ? 2
                                   : at[0] >> 4 == 14  ? 3
                                   : at[0] >> 3 == 30  ? 4
@@ -40,7 +40,7 @@ character_bytes(const unsigned char *at, size_t left)
         }
         code = code << 6 | (at[i] & 63);
     }
-    return code >= least[bytes] && code <= 0x10FFFF ? bytes : 0;
+    return code >= lowest[bytes] && code <= 0x10FFFF ? bytes : 0;
 }
 
 /* Makes valid UTF-8 of a text of a file: a long text may be cut within a character, and a damaged one may

@@ -32,12 +32,12 @@ facts_of(const ep_trace *trace, bool has_lock)
 
 /* Runs the folds over the columns. The trace has them. */
 static ep_status
-run_on_columns(ep_trace *trace, const pass_of *of)
+run_on_columns(ep_trace *trace, const pass_of *job)
 {
-    ep_fold_facts facts = facts_of(trace, of->has_lock);
+    ep_fold_facts facts = facts_of(trace, job->has_lock);
     ep_column_stream stream;
     ep_column_stream_open(&stream, trace->input.columns);
-    return ep_fold_run(&stream.stream, &facts, of->folds, of->count, of->progress);
+    return ep_fold_run(&stream.stream, &facts, job->folds, job->count, job->progress);
 }
 
 static void
@@ -53,11 +53,11 @@ keep_functions(ep_trace *trace, ep_pass *pass)
 }
 
 static ep_status
-run_on_log(ep_trace *trace, ep_file_reader *reader, const pass_of *of, ep_error *error)
+run_on_log(ep_trace *trace, ep_file_reader *reader, const pass_of *job, ep_error *error)
 {
     ep_pass pass;
     ep_status status =
-        ep_fold_log(reader, of->has_lock, of->folds, of->count, of->progress, &pass, error);
+        ep_fold_log(reader, job->has_lock, job->folds, job->count, job->progress, &pass, error);
     if (status != EP_OK) {
         return status;
     }
@@ -69,11 +69,11 @@ run_on_log(ep_trace *trace, ep_file_reader *reader, const pass_of *of, ep_error 
 }
 
 static ep_status
-run_on_archive(ep_trace *trace, ep_archive *archive, const pass_of *of, ep_error *error)
+run_on_archive(ep_trace *trace, ep_archive *archive, const pass_of *job, ep_error *error)
 {
     ep_pass pass;
     ep_status status =
-        ep_fold_archive(archive, of->has_lock, of->folds, of->count, of->progress, &pass, error);
+        ep_fold_archive(archive, job->has_lock, job->folds, job->count, job->progress, &pass, error);
     if (status != EP_OK) {
         error->os_error = status == EP_IO ? errno : error->os_error;
         return status;
@@ -85,11 +85,11 @@ run_on_archive(ep_trace *trace, ep_archive *archive, const pass_of *of, ep_error
 }
 
 static ep_status
-run_on_merged(ep_trace *trace, const pass_of *of, ep_error *error)
+run_on_merged(ep_trace *trace, const pass_of *job, ep_error *error)
 {
     ep_pass pass;
     ep_status status =
-        ep_fold_merged(trace, of->has_lock, of->folds, of->count, of->progress, &pass, error);
+        ep_fold_merged(trace, job->has_lock, job->folds, job->count, job->progress, &pass, error);
     if (status == EP_OK) {
         keep_functions(trace, &pass);
         ep_pass_clear(&pass);
@@ -122,11 +122,11 @@ ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_loc
     }
     ep_work work;
     ep_work_begin(&work, trace->watcher, what);
-    pass_of of = {.folds = folds, .count = count, .has_lock = has_lock, .progress = &work.progress};
-    status = reader != NULL    ? run_on_log(trace, reader, &of, error)
-             : archive != NULL ? run_on_archive(trace, archive, &of, error)
-             : is_merged       ? run_on_merged(trace, &of, error)
-                               : run_on_columns(trace, &of);
+    pass_of job = {.folds = folds, .count = count, .has_lock = has_lock, .progress = &work.progress};
+    status = reader != NULL    ? run_on_log(trace, reader, &job, error)
+             : archive != NULL ? run_on_archive(trace, archive, &job, error)
+             : is_merged       ? run_on_merged(trace, &job, error)
+                               : run_on_columns(trace, &job);
     ep_work_end(&work);
     return status;
 }

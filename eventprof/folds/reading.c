@@ -337,10 +337,10 @@ ask_for_ids(ep_fold *const *folds, size_t count)
 
 /* Runs the folds; the functions of the pass are new where that succeeds. */
 static ep_status
-run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t count,
+run(ep_sliding_stream *stream, const known *facts_known, ep_fold *const *folds, size_t count,
     const ep_progress *progress, ep_pass *pass)
 {
-    const ep_decoded *head = of->head;
+    const ep_decoded *head = facts_known->head;
     size_t threads = head->thread_count;
     ep_open_stack *open = ep_calloc(threads + 1, sizeof *open);    /* views */
     int64_t *from_ns = ep_calloc(threads + 1, sizeof *from_ns);
@@ -350,7 +350,7 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
     status = status != EP_OK ? status : ep_thread_processes(head->threads, threads, &processes);
     for (size_t i = 0; i < threads && status == EP_OK; i++) {
         open[i] = head->threads[i].open;
-        from_ns[i] = ep_open_from_ns(&head->threads[i], of->full_reason);
+        from_ns[i] = ep_open_from_ns(&head->threads[i], facts_known->full_reason);
         until_ns[i] = ep_open_until_ns(&head->threads[i], head->duration_ns);
     }
     ep_functions_builder *builder = stream->functions;
@@ -366,7 +366,7 @@ run(ep_sliding_stream *stream, const known *of, ep_fold *const *folds, size_t co
             .open_until_ns = until_ns,
             .thread_process = processes,
             .length_ns = head->duration_ns,
-            .has_lock = of->has_lock,
+            .has_lock = facts_known->has_lock,
         };
         status = ep_fold_run(&stream->stream, &facts, folds, count, progress);
     }
@@ -433,7 +433,7 @@ pass_log(ep_file_reader *reader, bool with_ids, bool has_lock, ep_fold *const *f
     if (!with_ids) {
         ep_file_stream_leave_ids(s.log);
     }
-    known of = {
+    known facts_known = {
         .head = ep_file_stream_head(s.log),
         .full_reason = pass.recording.full_reason,
         .has_lock = has_lock,
@@ -443,7 +443,7 @@ pass_log(ep_file_reader *reader, bool with_ids, bool has_lock, ep_fold *const *f
     if (with_ids) {
         ep_file_stream_tell(s.log, &functions);
     }
-    status = run(&s.stream, &of, folds, count, progress, &pass);
+    status = run(&s.stream, &facts_known, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_file_stream_end(s.log, &pass.head);
         *out = pass;
@@ -483,13 +483,13 @@ ep_fold_merged(ep_trace *trace, bool has_lock, ep_fold *const *folds, size_t cou
     if (status != EP_OK) {
         return status;
     }
-    known of = {
+    known facts_known = {
         .head = ep_merged_stream_head(s.merged),
         .full_reason = ep_merged_stream_full_reason(s.merged),
         .has_lock = has_lock,
     };
     ep_sliding_stream_open(&s.stream, &s.source, ask_for_ids(folds, count) ? &functions : NULL);
-    status = run(&s.stream, &of, folds, count, progress, &pass);
+    status = run(&s.stream, &facts_known, folds, count, progress, &pass);
     status = status != EP_OK ? status : ep_merged_stream_end(s.merged);
     if (status == EP_OK) {
         *out = pass;
@@ -537,14 +537,14 @@ ep_fold_archive(ep_archive *archive, bool has_lock, ep_fold *const *folds, size_
     if (status != EP_OK) {
         return status;
     }
-    known of = {
+    known facts_known = {
         .head = ep_archive_head(archive),
         .full_reason = ep_archive_recording(archive)->full_reason,
         .has_lock = has_lock,
     };
     ep_sliding_stream_open(&s.stream, &s.source, ask_for_ids(folds, count) ? &functions : NULL);
     s.source.total = (size_t)ep_archive_get_info(archive)->events;
-    status = run(&s.stream, &of, folds, count, progress, &pass);
+    status = run(&s.stream, &facts_known, folds, count, progress, &pass);
     if (status == EP_OK) {
         ep_archive_stream_end(s.blocks);
         *out = pass;

@@ -39,7 +39,7 @@ ep_fold_run(ep_stream *stream, const ep_fold_facts *facts, ep_fold *const *folds
     for (size_t i = 0; i < count && status == EP_OK; i++) {
         status = folds[i]->type->begin(folds[i], facts);
     }
-    size_t rows = 0, told = 0;
+    size_t rows = 0, reported_rows = 0;
     while (status == EP_OK) {
         ep_batch batch;
         status = stream->next(stream, &batch);
@@ -50,8 +50,8 @@ ep_fold_run(ep_stream *stream, const ep_fold_facts *facts, ep_fold *const *folds
             status = folds[i]->type->events(folds[i], &batch);
         }
         rows += batch.to - batch.from;
-        if (status == EP_OK && rows - told >= EP_PROGRESS_ROWS) {
-            told = rows;
+        if (status == EP_OK && rows - reported_rows >= EP_PROGRESS_ROWS) {
+            reported_rows = rows;
             status = ep_progress_tell(progress, stream->done, stream->total) ? EP_OK : EP_STATE;
         }
     }

@@ -11,8 +11,8 @@ tenures_begin(ep_fold *fold, const ep_fold_facts *facts)
     self->has_lock = facts->has_lock;
     self->process_count = 1;
     for (size_t i = 0; facts->thread_process != NULL && i < facts->thread_count; i++) {
-        size_t least = (size_t)facts->thread_process[i] + 1;
-        self->process_count = self->process_count < least ? least : self->process_count;
+        size_t needed = (size_t)facts->thread_process[i] + 1;
+        self->process_count = self->process_count < needed ? needed : self->process_count;
     }
     self->last = ep_calloc(self->process_count, sizeof *self->last);
     self->thread_process = facts->thread_process;

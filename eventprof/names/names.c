@@ -54,37 +54,37 @@ hold(size_t count, size_t size)
 }
 
 static void *
-entry_at(const pages *of, size_t id)
+entry_at(const pages *holder, size_t id)
 {
-    return (char *)of->at[id >> PAGE_BITS] + (id & (PAGE_ENTRIES - 1)) * of->entry_bytes;
+    return (char *)holder->at[id >> PAGE_BITS] + (id & (PAGE_ENTRIES - 1)) * holder->entry_bytes;
 }
 
 static size_t
-entry_count(const pages *of)
+entry_count(const pages *holder)
 {
-    return atomic_load_explicit(&of->count, memory_order_acquire);
+    return atomic_load_explicit(&holder->count, memory_order_acquire);
 }
 
 /* Room for one more at index count. Fails: NULL (no memory, or no ids left). */
 static void *
-next_entry(pages *of)
+next_entry(pages *holder)
 {
-    size_t id = atomic_load_explicit(&of->count, memory_order_relaxed);
+    size_t id = atomic_load_explicit(&holder->count, memory_order_relaxed);
     if (id > EP_PAYLOAD_MAX) {
         return NULL;
     }
-    void **page = &of->at[id >> PAGE_BITS];
-    if (*page == NULL && (*page = hold(PAGE_ENTRIES, of->entry_bytes)) == NULL) {
+    void **page = &holder->at[id >> PAGE_BITS];
+    if (*page == NULL && (*page = hold(PAGE_ENTRIES, holder->entry_bytes)) == NULL) {
         return NULL;
     }
-    return entry_at(of, id);
+    return entry_at(holder, id);
 }
 
 /* Makes the entry that next_entry() gave visible. Returns: its id. */
 static uint32_t
-publish_entry(pages *of)
+publish_entry(pages *holder)
 {
-    return (uint32_t)atomic_fetch_add_explicit(&of->count, 1, memory_order_release);
+    return (uint32_t)atomic_fetch_add_explicit(&holder->count, 1, memory_order_release);
 }
 
 /* ---- Index ----------------------------------------------------------------------------------- */
@@ -145,9 +145,9 @@ insert_key(ep_index *index, uint32_t id, uintptr_t a, uintptr_t b)
 
 /* Room for a key of `id`. Fails: NULL. */
 static ep_index *
-index_with_room(_Atomic(ep_index *) *of, uint32_t id)
+index_with_room(_Atomic(ep_index *) *holder, uint32_t id)
 {
-    ep_index *old = atomic_load_explicit(of, memory_order_relaxed);
+    ep_index *old = atomic_load_explicit(holder, memory_order_relaxed);
     if (id < old->capacity) {
         return old;
     }
@@ -163,7 +163,7 @@ index_with_room(_Atomic(ep_index *) *of, uint32_t id)
             insert_key(index, i, a, b);
         }
     }
-    atomic_store_explicit(of, index, memory_order_release);
+    atomic_store_explicit(holder, index, memory_order_release);
     return index;
 }
 
@@ -601,9 +601,9 @@ check_strings(void)
 
 /* Each entry is found by its key, but for those whose key was retired. */
 static void
-check_index(_Atomic(ep_index *) *of, const pages *entries, const char *what)
+check_index(_Atomic(ep_index *) *holder, const pages *entries, const char *what)
 {
-    const ep_index *index = atomic_load_explicit(of, memory_order_relaxed);
+    const ep_index *index = atomic_load_explicit(holder, memory_order_relaxed);
     size_t count = entry_count(entries), used = 0;
     EP_INVARIANT(count <= index->capacity, "%zu %s, room for %zu", count, what, index->capacity);
     for (size_t slot = 0; slot <= index->mask; slot++) {
@@ -615,8 +615,8 @@ check_index(_Atomic(ep_index *) *of, const pages *entries, const char *what)
     for (uint32_t id = 1; id < count; id++) {
         uintptr_t a = atomic_load_explicit(&index->keys[id].a, memory_order_relaxed);
         uintptr_t b = atomic_load_explicit(&index->keys[id].b, memory_order_relaxed);
-        EP_INVARIANT(a == RETIRED || ep_index_find(of, a, b) == id, "%s %u is found as %u", what,
-                     (unsigned)id, (unsigned)ep_index_find(of, a, b));
+        EP_INVARIANT(a == RETIRED || ep_index_find(holder, a, b) == id, "%s %u is found as %u", what,
+                     (unsigned)id, (unsigned)ep_index_find(holder, a, b));
     }
 }
 

@@ -39,10 +39,10 @@ ep_key_hash(uintptr_t a, uintptr_t b)
 
 /* HOT. Returns: the id, or 0. */
 static inline uint32_t
-ep_index_find(_Atomic(ep_index *) *of, uintptr_t a, uintptr_t b)
+ep_index_find(_Atomic(ep_index *) *published, uintptr_t a, uintptr_t b)
 {
     /* Acquire: pairs with the release in names.c; the index is whole. */
-    const ep_index *index = atomic_load_explicit(of, memory_order_acquire);
+    const ep_index *index = atomic_load_explicit(published, memory_order_acquire);
     for (size_t slot = ep_key_hash(a, b);; slot++) {
         /* Acquire: pairs with the release of the slot; its key is whole. */
         uint32_t id = atomic_load_explicit(&index->slots[slot & index->mask], memory_order_acquire);

@@ -154,12 +154,12 @@ holders_of(const ep_page *page, size_t block)
     const ep_id_map *map = trace->input.map;
     site = site < map->site_count ? site : 0;
     int32_t executing = map->site_function[site];
-    ep_page_charge of = {0};
-    of.function = (call >= 0 ? trace->calls.function[call] : executing) + 1;
-    of.line = page->of_site[site];
-    of.own = executing >= 0 && page->own[executing] ? of.line : call >= 0 ? page->calls[call].owner
-                                                                          : 0;
-    return of;
+    ep_page_charge charged = {0};
+    charged.function = (call >= 0 ? trace->calls.function[call] : executing) + 1;
+    charged.line = page->of_site[site];
+    int32_t owner = call >= 0 ? page->calls[call].owner : 0;
+    charged.own = executing >= 0 && page->own[executing] ? charged.line : owner;
+    return charged;
 }
 
 /* ---- What holders held ----------------------------------------------------------------------- */
@@ -231,8 +231,8 @@ take_block(charge_finder *finder, size_t block, const ep_page_wanted *wanted)
                                                       : ep_block_gone_ns(blocks, block);
     bool dies = end >= 0;
     end = dies ? end : wanted->duration_ns;
-    ep_page_charge of = holders_of(page, block);
-    int32_t number = find_charge(finder, &of);
+    ep_page_charge charged = holders_of(page, block);
+    int32_t number = find_charge(finder, &charged);
     if (number < 0) {
         return false;
     }

@@ -36,10 +36,10 @@ words_of_window(const ep_recorder *recorder, const ep_chunk *chunk)
 }
 
 static size_t
-chunk_bytes_for(size_t least)
+chunk_bytes_for(size_t needed)
 {
     size_t bytes = ep_os_page_bytes();
-    while (bytes < least && bytes < EP_CHUNK_BYTES) {
+    while (bytes < needed && bytes < EP_CHUNK_BYTES) {
         bytes *= 2;
     }
     return bytes;

@@ -149,17 +149,17 @@ ep_engine_after_fork_in_child(void)
             ep_recorder_settle(r);
         }
     }
-    ep_log *mine = ep_log_current;
+    ep_log *own_log = ep_log_current;
     while (ep_engine.logs != NULL) {
         ep_log *log = ep_engine.logs;
         ep_log_unlink(log);
-        atomic_store_explicit(&log->thread->exited, log != mine, memory_order_relaxed);
+        atomic_store_explicit(&log->thread->exited, log != own_log, memory_order_relaxed);
         if (log->chunk != NULL && make_private(log->chunk)) {
             /* Only the zero word shows how far the other threads had written. */
             _Atomic uint64_t *words = (_Atomic uint64_t *)(log->chunk->header + 1);
             ep_chunk_seal(log->chunk, words + EP_CHUNK_WORDS_OF(log->chunk->bytes));
         }
-        if (log != mine) {
+        if (log != own_log) {
             ep_log_free(log);
         }
     }
@@ -204,20 +204,20 @@ ep_engine_after_fork_in_child(void)
         r->start_own_bytes = held.own_bytes;
         r->start = ep_clock_anchor();
     }
-    if (mine != NULL) {
-        mine->thread->native_id = ep_os_thread_id();
-        mine->next_log = NULL;
-        ep_engine.logs = mine;
+    if (own_log != NULL) {
+        own_log->thread->native_id = ep_os_thread_id();
+        own_log->next_log = NULL;
+        ep_engine.logs = own_log;
         ep_engine.log_count = 1;
-        mine->next_bytes = 0;    /* a small chunk, because most children do little */
+        own_log->next_bytes = 0;    /* a small chunk, because most children do little */
         uint64_t ticks = ep_clock_ticks();
-        ep_log_use_scratch(mine, ticks);    /* its chunk may be unmapped already */
+        ep_log_use_scratch(own_log, ticks);    /* its chunk may be unmapped already */
         ep_chunk *chunk = file_recorder == NULL ? ep_chunk_find(ticks, ep_chunk_first_bytes(), true) : NULL;
         if (chunk != NULL) {
-            ep_log_use_chunk(mine, chunk, ticks);
+            ep_log_use_chunk(own_log, chunk, ticks);
         } else if (file_recorder != NULL) {
             /* So the first record needs a chunk, and the child's file is made. */
-            atomic_store_explicit(&mine->end, mine->scratch, memory_order_relaxed);
+            atomic_store_explicit(&own_log->end, own_log->scratch, memory_order_relaxed);
         }
     }
     ep_engine.file_recorder = file_recorder;

@@ -53,7 +53,7 @@ void *ep_file_extend_locked(ep_file *file, size_t bytes);
 ep_chunk_header *ep_file_take_slot_locked(ep_file *file, size_t bytes);
 
 /* The next length of a slot for texts or states: twice that of the one before. */
-size_t ep_file_slot_bytes_for(const ep_file *file, size_t least, size_t before);
+size_t ep_file_slot_bytes_for(const ep_file *file, size_t needed, size_t before);
 
 /* ---- file_state.c ---------------------------------------------------------------------------- */
 

@@ -142,10 +142,10 @@ ep_file_take_slot(ep_file *file, size_t bytes)
 }
 
 size_t
-ep_file_slot_bytes_for(const ep_file *file, size_t least, size_t before)
+ep_file_slot_bytes_for(const ep_file *file, size_t needed, size_t before)
 {
     size_t bytes = before > 0 ? 2 * before : file->unit;
-    while (bytes < least) {
+    while (bytes < needed) {
         bytes *= 2;
     }
     return bytes < EP_CHUNK_BYTES ? bytes : EP_CHUNK_BYTES;

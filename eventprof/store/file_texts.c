@@ -32,8 +32,8 @@ ep_file_seal_texts(ep_file *file)
 static bool
 next_text_chunk(ep_file *file, size_t words)
 {
-    size_t least = sizeof(ep_chunk_header) + (words + 1) * 8;
-    size_t bytes = ep_file_slot_bytes_for(file, least, file->text_bytes);
+    size_t needed = sizeof(ep_chunk_header) + (words + 1) * 8;
+    size_t bytes = ep_file_slot_bytes_for(file, needed, file->text_bytes);
     ep_chunk_header *fresh = ep_file_take_slot_locked(file, bytes);
     if (fresh == NULL) {
         return false;

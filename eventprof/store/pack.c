@@ -496,11 +496,11 @@ take_allocation(ep_chunk_packer *p, reader *r, uint32_t symbol, uint32_t *size, 
 {
     model *m = &p->model;
     uint32_t *guess = &m->size[hash_one(symbol, BY_SYMBOL_BITS)];
-    uint64_t said = ep_input_varint(&r->in[STREAM_SIZES]);
-    if (said > (uint64_t)EP_PAYLOAD_MAX + 1) {
+    uint64_t coded = ep_input_varint(&r->in[STREAM_SIZES]);
+    if (coded > (uint64_t)EP_PAYLOAD_MAX + 1) {
         return false;
     }
-    *size = *guess = said == 0 ? *guess : (uint32_t)(said - 1);
+    *size = *guess = coded == 0 ? *guess : (uint32_t)(coded - 1);
     uint64_t stride;
     unsigned class = ep_place_class(p->domains[KIND_OF(symbol)], *size, &stride);
     ep_free_list *list = &m->lists[class];
@@ -529,13 +529,13 @@ take_free(ep_chunk_packer *p, reader *r, uint32_t symbol, uint64_t *address)
 {
     model *m = &p->model;
     uint32_t *guess = &m->ago[hash_one(symbol, BY_SYMBOL_BITS)];
-    uint64_t said = ep_input_varint(&r->in[STREAM_PLACES]);
-    if (said == FREE_NEAR) {
+    uint64_t coded = ep_input_varint(&r->in[STREAM_PLACES]);
+    if (coded == FREE_NEAR) {
         *address = take_difference(r, m->freed_last);
         note_free(p, 0, *address);
         return true;
     }
-    uint64_t ago = said == FREE_AS_GUESSED ? *guess : said - (FREE_AGO - 1);
+    uint64_t ago = coded == FREE_AS_GUESSED ? *guess : coded - (FREE_AGO - 1);
     if (ago == 0 || ago > m->allocated) {
         return false;
     }

@@ -63,7 +63,7 @@ ep_plain_find_masks(ep_kind_set wanted, ep_plain_mask masks[EP_PLAIN_KINDS])
 }
 
 static size_t
-least(size_t a, size_t b)
+smaller_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -89,8 +89,8 @@ read_each(ep_plain *p, size_t most)
 
     while (done < most && at < limit) {
         /* So many records fit for certain, without a test for each. The last may be half of a record. */
-        size_t words = (size_t)(limit - at), left = least(most - done, words / 2 + words % 2);
-        left = least(left, least(p->capacity - row, p->alloc_capacity - block));
+        size_t words = (size_t)(limit - at), left = smaller_of(most - done, words / 2 + words % 2);
+        left = smaller_of(left, smaller_of(p->capacity - row, p->alloc_capacity - block));
         size_t before = left;
         for (; left > 0; left--) {
             uint64_t word0 = at[0], word1 = at[1];

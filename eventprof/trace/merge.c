@@ -289,12 +289,12 @@ merge_resident(const ep_merge_part *parts, size_t count, ep_decoded *out)
         total += parts[i].decoded->resident_count;
     }
     sample *samples = ep_calloc(total + 1, sizeof *samples);
-    resident *of = ep_calloc(count + 1, sizeof *of);
+    resident *latest = ep_calloc(count + 1, sizeof *latest);
     out->resident_ns = ep_calloc(total, sizeof *out->resident_ns);
     out->resident_bytes = ep_calloc(total, sizeof *out->resident_bytes);
     out->resident_own = ep_calloc(total, sizeof *out->resident_own);
-    bool room = samples != NULL && of != NULL && out->resident_ns != NULL && out->resident_bytes != NULL &&
-                out->resident_own != NULL;
+    bool room = samples != NULL && latest != NULL && out->resident_ns != NULL &&
+                out->resident_bytes != NULL && out->resident_own != NULL;
     total = room ? list_samples(parts, count, out->duration_ns, samples) : 0;
     resident sum = {0};
     size_t unknown = 0;
@@ -307,7 +307,7 @@ merge_resident(const ep_merge_part *parts, size_t count, ep_decoded *out)
             now.own = decoded->resident_own[s->row];
             now.unknown = now.own == 0;
         }
-        resident *before = &of[s->part];
+        resident *before = &latest[s->part];
         sum.bytes += now.bytes - before->bytes;
         sum.own += now.own - before->own;
         unknown = unknown + now.unknown - before->unknown;
@@ -318,7 +318,7 @@ merge_resident(const ep_merge_part *parts, size_t count, ep_decoded *out)
     }
     out->resident_count = total;
     free(samples);
-    free(of);
+    free(latest);
     return room ? EP_OK : EP_NOMEM;
 }
 

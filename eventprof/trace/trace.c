@@ -378,9 +378,9 @@ ep_trace_lost(const ep_trace *trace)
     bool is_read = trace->has_decoded || trace->head != NULL;
     size_t count = is_read ? head->thread_count : trace->capture.thread_count;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t *of = is_read ? head->threads[i].lost : trace->capture.threads[i].lost;
+        const uint64_t *lost_by_kind = is_read ? head->threads[i].lost : trace->capture.threads[i].lost;
         for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
-            lost += of[kind];
+            lost += lost_by_kind[kind];
         }
     }
     return lost;

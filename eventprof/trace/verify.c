@@ -8,7 +8,7 @@
 #include "memory.h"
 
 const ep_finding_info ep_findings[EP_FINDING_COUNT] = {
-#define EP_FINDING(NAME, said, means) [EP_FINDING_##NAME] = {said, means},
+#define EP_FINDING(NAME, sort_word, means) [EP_FINDING_##NAME] = {sort_word, means},
 #include "findings.def"
 #undef EP_FINDING
 };

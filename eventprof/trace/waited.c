@@ -11,8 +11,8 @@ ep_tenure_clocks_open(ep_tenure_clocks *clocks, const int32_t *thread_process, s
 {
     *clocks = (ep_tenure_clocks){.one = {.holder = -1}, .count = 1, .thread_process = thread_process};
     for (size_t thread = 0; thread_process != NULL && thread < thread_count; thread++) {
-        size_t least = (size_t)thread_process[thread] + 1;
-        clocks->count = clocks->count < least ? least : clocks->count;
+        size_t needed = (size_t)thread_process[thread] + 1;
+        clocks->count = clocks->count < needed ? needed : clocks->count;
     }
     clocks->one.own_ns = ep_calloc(thread_count + 1, sizeof *clocks->one.own_ns);
     if (clocks->one.own_ns == NULL) {

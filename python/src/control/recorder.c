@@ -31,11 +31,11 @@ warn_of_loss(ep_py_startable *object)
     if (lost == 0 || !PyObject_HasAttrString((PyObject *)self, "_warn_of_loss")) {
         return 0;
     }
-    PyObject *told = PyObject_CallMethod((PyObject *)self, "_warn_of_loss", "Kz",
-                                         (unsigned long long)lost,
-                                         ep_full_word(self->core.full_reason, self->core.limits));
-    Py_XDECREF(told);
-    return told != NULL ? 0 : -1;
+    PyObject *warned = PyObject_CallMethod((PyObject *)self, "_warn_of_loss", "Kz",
+                                           (unsigned long long)lost,
+                                           ep_full_word(self->core.full_reason, self->core.limits));
+    Py_XDECREF(warned);
+    return warned != NULL ? 0 : -1;
 }
 
 static const ep_py_startable_functions recorder_functions = {

@@ -77,12 +77,12 @@ ep_import_find(void *image, const char *function, ep_import *out)
     if (dlinfo(image, RTLD_DI_LINKMAP, &map) != 0) {
         return false;
     }
-    tables of = read_tables(map);
-    for (int i = 0; i < 2 && of.strings != NULL && of.symbols != NULL; i++) {
-        const ElfW(Rela) *at = of.relocations[i];
-        const ElfW(Rela) *end = at + of.relocation_bytes[i] / sizeof *at;
+    tables linked = read_tables(map);
+    for (int i = 0; i < 2 && linked.strings != NULL && linked.symbols != NULL; i++) {
+        const ElfW(Rela) *at = linked.relocations[i];
+        const ElfW(Rela) *end = at + linked.relocation_bytes[i] / sizeof *at;
         for (; at != NULL && at < end; at++) {
-            const char *name = of.strings + of.symbols[ELF64_R_SYM(at->r_info)].st_name;
+            const char *name = linked.strings + linked.symbols[ELF64_R_SYM(at->r_info)].st_name;
             if (!IS_SLOT(ELF64_R_TYPE(at->r_info)) || strcmp(name, function) != 0) {
                 continue;
             }

@@ -91,14 +91,14 @@ nanoseconds(const struct timespec *time)
 static EP_COLD void
 begin_timing(timing *own)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t fastest = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
         struct timespec raw;
         uint64_t before = ep_clock_ticks();
         bool read = clock_gettime(CLOCK_MONOTONIC_RAW, &raw) == 0;
         uint64_t took = ep_clock_ticks() - before;
-        if (read && took < least) {
-            least = took;
+        if (read && took < fastest) {
+            fastest = took;
             *own = (timing){.known = true,
                             .mode = ep_clock_current,
                             .first_ticks = before + took / 2,

@@ -45,9 +45,9 @@ static _Atomic bool recording;
 /* ---- Hooks ----------------------------------------------------------------------------------- */
 
 static INTO_HOOKS bool
-is_from(const image *of, const void *caller)
+is_from(const image *searched, const void *caller)
 {
-    return (uintptr_t)caller - of->start < of->bytes;
+    return (uintptr_t)caller - searched->start < searched->bytes;
 }
 
 /* Whether a block that this extension seems to allocate may be the program's: a hook of ours called the
@@ -458,13 +458,13 @@ static int
 visit_image(struct dl_phdr_info *info, size_t info_bytes, void *context)
 {
     (void)info_bytes;
-    image *of = context;
+    image *searched = context;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         uintptr_t start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
         uintptr_t bytes = info->dlpi_phdr[i].p_memsz;
         if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_X) != 0 &&
-            of->start - start < bytes) {
-            *of = (image){start, bytes};
+            searched->start - start < bytes) {
+            *searched = (image){start, bytes};
             return 1;
         }
     }
@@ -476,14 +476,14 @@ static int
 visit_loader(struct dl_phdr_info *info, size_t info_bytes, void *context)
 {
     (void)info_bytes;
-    image *of = context;
+    image *searched = context;
     if (info->dlpi_addr != getauxval(AT_BASE) || info->dlpi_addr == 0) {
         return 0;
     }
     for (int i = 0; i < info->dlpi_phnum; i++) {
         if (info->dlpi_phdr[i].p_type == PT_LOAD && (info->dlpi_phdr[i].p_flags & PF_X) != 0) {
-            *of = (image){info->dlpi_addr + info->dlpi_phdr[i].p_vaddr,
-                          info->dlpi_phdr[i].p_memsz};
+            *searched = (image){info->dlpi_addr + info->dlpi_phdr[i].p_vaddr,
+                                info->dlpi_phdr[i].p_memsz};
         }
     }
     return 1;

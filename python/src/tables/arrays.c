@@ -127,10 +127,10 @@ map_for_program(size_t bytes)
 static void
 unmap(PyObject *capsule)
 {
-    mapping *of = PyCapsule_GetPointer(capsule, NULL);
-    ep_os_own_add((int64_t)of->bytes);
-    ep_os_unmap(of->at, of->bytes);
-    free(of);
+    mapping *pages = PyCapsule_GetPointer(capsule, NULL);
+    ep_os_own_add((int64_t)pages->bytes);
+    ep_os_unmap(pages->at, pages->bytes);
+    free(pages);
 }
 
 /* Memory from the system is zero: it need not be cleared, and what is not written is not there. calloc()
@@ -138,22 +138,22 @@ unmap(PyObject *capsule)
 static PyObject *
 mapped_array(size_t count, ep_type type, size_t bytes, void **data)
 {
-    mapping *of = ep_calloc(1, sizeof *of);
-    if (of != NULL) {
-        of->bytes = bytes + EP_ARRAY_ALIGN;
-        of->at = map_for_program(of->bytes);
+    mapping *pages = ep_calloc(1, sizeof *pages);
+    if (pages != NULL) {
+        pages->bytes = bytes + EP_ARRAY_ALIGN;
+        pages->at = map_for_program(pages->bytes);
     }
-    if (of == NULL || of->at == NULL) {
-        free(of);
+    if (pages == NULL || pages->at == NULL) {
+        free(pages);
         return PyErr_NoMemory();
     }
-    *data = (char *)of->at + (EP_ARRAY_ALIGN - (uintptr_t)of->at % EP_ARRAY_ALIGN);
+    *data = (char *)pages->at + (EP_ARRAY_ALIGN - (uintptr_t)pages->at % EP_ARRAY_ALIGN);
     ep_os_expect_use(*data, bytes);
-    PyObject *owner = PyCapsule_New(of, NULL, unmap);
+    PyObject *owner = PyCapsule_New(pages, NULL, unmap);
     if (owner == NULL) {
-        ep_os_own_add((int64_t)of->bytes);
-        ep_os_unmap(of->at, of->bytes);
-        free(of);
+        ep_os_own_add((int64_t)pages->bytes);
+        ep_os_unmap(pages->at, pages->bytes);
+        free(pages);
     }
     return array_of_owner(owner, *data, count, type);
 }

@@ -137,14 +137,14 @@ codes_of_nobody(ep_legacy_places *places, int32_t codes[2])
 }
 
 ep_status
-ep_legacy_learn(ep_legacy_places *places, const uint32_t *of, size_t count)
+ep_legacy_learn(ep_legacy_places *places, const uint32_t *numbers, size_t count)
 {
     if (!ep_grow((void **)&places->rows, &places->capacity, count, sizeof *places->rows)) {
         return EP_NOMEM;
     }
     for (; places->count < count; places->count++) {
         ep_legacy_place *place = &places->rows[places->count];
-        place_names names = names_of(of[places->count]);
+        place_names names = names_of(numbers[places->count]);
         int32_t first_line = ep_name_get(names.python)->line;
         *place = (ep_legacy_place){
             .frame = (int32_t)names.python,

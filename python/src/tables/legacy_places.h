@@ -46,7 +46,7 @@ typedef struct ep_legacy_places {
 
 /* Adds what is said of places[places->count] .. places[count - 1] (see rows.h). Names and lines are known:
  * ep_py_intern_resolve(). Needs no GIL. A zeroed object is empty. Fails: EP_NOMEM. */
-EP_CHECKED ep_status ep_legacy_learn(ep_legacy_places *places, const uint32_t *of, size_t count);
+EP_CHECKED ep_status ep_legacy_learn(ep_legacy_places *places, const uint32_t *numbers, size_t count);
 void ep_legacy_places_clear(ep_legacy_places *places);
 
 /* Returns: new list of str or, with_files, of (str, whether it is a file of Python code). */

@@ -121,12 +121,13 @@ fields_object(const field *fields, const void *rows, size_t count, size_t stride
 
 /* A tuple of a figure of each domain. */
 static PyObject *
-domains_object(const uint64_t *of)
+domains_object(const uint64_t *by_domain)
 {
-    return Py_BuildValue("(KKKKK)", (unsigned long long)of[EP_DOMAIN_RAW],
-                         (unsigned long long)of[EP_DOMAIN_MEM], (unsigned long long)of[EP_DOMAIN_OBJ],
-                         (unsigned long long)of[EP_DOMAIN_NUMPY],
-                         (unsigned long long)of[EP_DOMAIN_LIBC]);
+    return Py_BuildValue("(KKKKK)", (unsigned long long)by_domain[EP_DOMAIN_RAW],
+                         (unsigned long long)by_domain[EP_DOMAIN_MEM],
+                         (unsigned long long)by_domain[EP_DOMAIN_OBJ],
+                         (unsigned long long)by_domain[EP_DOMAIN_NUMPY],
+                         (unsigned long long)by_domain[EP_DOMAIN_LIBC]);
 }
 
 static PyObject *
