@@ -54,9 +54,9 @@ choose_nodes(ep_tree *tree, uint8_t *keep)
     if (status == EP_OK) {
         memcpy(sorted, weights, count * sizeof *sorted);
         qsort(sorted, count, sizeof *sorted, by_weight);
-        double least = sorted[tree->max_nodes / 2];
+        double median = sorted[tree->max_nodes / 2];
         for (size_t i = 0; i < count; i++) {
-            keep[i] = weights[i] > least;
+            keep[i] = weights[i] > median;
         }
         keep[0] = 1;
         for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {

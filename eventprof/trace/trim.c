@@ -225,23 +225,23 @@ each_value(const ep_decoded *decoded, whole_value take, void *context)
     return status;
 }
 
-typedef struct told {
+typedef struct numbered_taker {
     ep_label_taker take;
     void *context;
     size_t number;
-} told;
+} numbered_taker;
 
 static bool
 tell(void *context, const label_value *value)
 {
-    told *to = context;
+    numbered_taker *to = context;
     return to->take(to->context, to->number++, (ep_text){value->bytes, value->count});
 }
 
 ep_status
 ep_label_values(const ep_decoded *decoded, ep_label_taker take, void *context)
 {
-    return each_value(decoded, tell, &(told){take, context, 0});
+    return each_value(decoded, tell, &(numbered_taker){take, context, 0});
 }
 
 typedef struct new_labels {

@@ -186,18 +186,18 @@ subject_new(const simulation *s)
 }
 
 static inline void
-subject_free(subject *of)
+subject_free(subject *self)
 {
-    for (int i = 0; i < THREADS; i++) free(of->threads[i].open.calls);
-    program_free(of->program);
-    free(of);
+    for (int i = 0; i < THREADS; i++) free(self->threads[i].open.calls);
+    program_free(self->program);
+    free(self);
 }
 
 static inline void
-assert_wrong(const subject *of, ep_finding_sort sort, size_t row, const char *what, uint64_t seed)
+assert_wrong(const subject *examined, ep_finding_sort sort, size_t row, const char *what, uint64_t seed)
 {
     ep_verification found;
-    ck_assert_int_eq(ep_verify(&of->input, 3, NULL, &found), EP_OK);
+    ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
     if (found.count == 0) {
         ck_abort_msg("%s, seed %llu: nothing was found", what, (unsigned long long)seed);
     }

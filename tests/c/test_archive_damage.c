@@ -49,19 +49,19 @@ open_damaged(const uint8_t *bytes, size_t count)
     }
     ep_decoded read;
     status = ep_archive_load(archive, &read, &error);
-    bool said = status != EP_OK;
+    bool reported = status != EP_OK;
     if (status == EP_OK) {
         const ep_archive_info *info = ep_archive_get_info(archive);
         assert_is_sound(&read);
-        said = info->damaged > 0;
-        ck_assert_int_eq(said, info->damage[0] != 0);
-        ck_assert_int_eq(said, read.damaged_chunks > 0);
+        reported = info->damaged > 0;
+        ck_assert_int_eq(reported, info->damage[0] != 0);
+        ck_assert_int_eq(reported, read.damaged_chunks > 0);
         ep_decoded_clear(&read);
     } else {
         ck_assert_msg(status == EP_UNSUPPORTED, "status %d", (int)status);
     }
     ep_archive_close(archive);
-    return said;
+    return reported;
 }
 
 START_TEST(a_truncated_file_opens_as_far_as_it_goes_and_says_so)

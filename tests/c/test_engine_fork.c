@@ -30,11 +30,11 @@ child_of_fork(ep_recorder *recorder, uint32_t thread_id)
         ep_decode(&capture, 0, &decoded) != EP_OK) {
         return 3;
     }
-    const ep_trace_thread *mine = ep_model_thread(&decoded, thread_id);
-    if (mine == NULL || decoded.thread_count != 1 || mine->thread->native_id != ep_os_thread_id()) {
+    const ep_trace_thread *own = ep_model_thread(&decoded, thread_id);
+    if (own == NULL || decoded.thread_count != 1 || own->thread->native_id != ep_os_thread_id()) {
         return 4;
     }
-    if (mine->recorded[EP_KIND_CALL] + mine->lost[EP_KIND_CALL] != count) {
+    if (own->recorded[EP_KIND_CALL] + own->lost[EP_KIND_CALL] != count) {
         return 5;
     }
     for (size_t i = 0; i < decoded.columns.count; i++) {

@@ -6,15 +6,15 @@
 #include "ep_check.h"
 
 static ep_text
-text(const char *of)
+text(const char *word)
 {
-    return (ep_text){of, strlen(of)};
+    return (ep_text){word, strlen(word)};
 }
 
 static bool
-matches(const char *pattern, const char *of)
+matches(const char *pattern, const char *word)
 {
-    return ep_glob_match(pattern, text(of));
+    return ep_glob_match(pattern, text(word));
 }
 
 START_TEST(globs_match_as_in_a_shell)
@@ -69,13 +69,13 @@ END_TEST
 
 /* The definition, by recursion: exponential, for short texts only. Without sets. */
 static bool
-model(const char *pattern, const char *of)
+model(const char *pattern, const char *word)
 {
     if (*pattern == 0)
-        return *of == 0;
+        return *word == 0;
     if (*pattern == '*')
-        return model(pattern + 1, of) || (*of != 0 && model(pattern, of + 1));
-    return *of != 0 && (*pattern == '?' || *pattern == *of) && model(pattern + 1, of + 1);
+        return model(pattern + 1, word) || (*word != 0 && model(pattern, word + 1));
+    return *word != 0 && (*pattern == '?' || *pattern == *word) && model(pattern + 1, word + 1);
 }
 
 START_TEST(random_globs_agree_with_their_definition)
@@ -83,23 +83,23 @@ START_TEST(random_globs_agree_with_their_definition)
     unsigned seed = 12347;
 
     for (int round = 0; round < 200000; round++) {
-        char pattern[9] = "", of[9] = "";
+        char pattern[9] = "", word[9] = "";
         for (int i = rand_r(&seed) % 8; i-- > 0;) strncat(pattern, &"ab*?"[rand_r(&seed) % 4], 1);
-        for (int i = rand_r(&seed) % 8; i-- > 0;) strncat(of, &"ab"[rand_r(&seed) % 2], 1);
-        ck_assert_msg(matches(pattern, of) == model(pattern, of), "'%s' on '%s'", pattern, of);
+        for (int i = rand_r(&seed) % 8; i-- > 0;) strncat(word, &"ab"[rand_r(&seed) % 2], 1);
+        ck_assert_msg(matches(pattern, word) == model(pattern, word), "'%s' on '%s'", pattern, word);
     }
 }
 END_TEST
 
 START_TEST(many_stars_take_no_exponential_time)
 {
-    char pattern[401] = "", of[4001];
+    char pattern[401] = "", word[4001];
     for (int i = 0; i < 200; i++) strcat(pattern, "*a");
-    memset(of, 'a', sizeof of - 1);
-    of[sizeof of - 1] = 0;
-    of[sizeof of - 2] = 'b';
+    memset(word, 'a', sizeof word - 1);
+    word[sizeof word - 1] = 0;
+    word[sizeof word - 2] = 'b';
 
-    ck_assert(!matches(pattern, of));
+    ck_assert(!matches(pattern, word));
 }
 END_TEST
 
@@ -263,8 +263,8 @@ apply_limits(const ep_filter *filter, const char *expected, uint64_t deep, uint6
     char found[10] = "";
     for (size_t i = 0; i < decoded.columns.count; i++) {
         bool closes = ep_kinds[kind[i]].pairing == EP_PAIRING_CLOSES;
-        uint32_t of = closes ? id[i] : ep_site_callee(id[i]);
-        ep_text qualname = ep_string_get(ep_name_get(of)->qualname);
+        uint32_t name = closes ? id[i] : ep_site_callee(id[i]);
+        ep_text qualname = ep_string_get(ep_name_get(name)->qualname);
         found[i] = closes ? (char)(qualname.at[0] - 'a' + 'A') : qualname.at[0];
     }
     ck_assert_str_eq(found, expected);

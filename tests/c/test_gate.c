@@ -7,9 +7,9 @@
 #include "filter_apply.h"
 
 static ep_text
-text(const char *of)
+text(const char *given)
 {
-    return (ep_text){of, strlen(of)};
+    return (ep_text){given, strlen(given)};
 }
 
 static uint32_t

@@ -46,10 +46,10 @@ said_by(void (*breaks)(void))
     return text;
 }
 
-#define ASSERT_SAYS(breaks, what)                                                     \
-    do {                                                                              \
-        const char *said = said_by(breaks);                                           \
-        ck_assert_msg(strstr(said, what) != NULL, "'%s' is not in '%s'", what, said); \
+#define ASSERT_SAYS(breaks, what)                                                           \
+    do {                                                                                    \
+        const char *message = said_by(breaks);                                              \
+        ck_assert_msg(strstr(message, what) != NULL, "'%s' is not in '%s'", what, message); \
     } while (0)
 
 static ep_recorder recorder;

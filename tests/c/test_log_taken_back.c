@@ -276,7 +276,7 @@ copy_of(ep_cursor cursor)
 static size_t
 read_live(const live *l, bool by_copy)
 {
-    uint64_t least = atomic_load_explicit(&l->written, memory_order_acquire);
+    uint64_t written_before = atomic_load_explicit(&l->written, memory_order_acquire);
     ep_cursor cursor = ep_cursor_begin(l->header);
     ep_record record = {0};
     cursor = by_copy ? copy_of(cursor) : cursor;
@@ -305,7 +305,7 @@ read_live(const live *l, bool by_copy)
         count += 1;
     }
     ck_assert(!cursor.damaged);
-    ck_assert_uint_ge(count, least);
+    ck_assert_uint_ge(count, written_before);
     return count;
 }
 

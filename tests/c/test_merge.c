@@ -112,12 +112,12 @@ more_of(ep_merge_feed *feed, const ep_columns **out)
 static ep_status
 merge(const ep_merge_part *parts, size_t count, ep_decoded *out)
 {
-    pieces of[8];
+    pieces feeders[8];
     ep_merge_feed *feeds[8];
     for (size_t i = 0; i < count; i++) {
-        of[i] = (pieces){.feed = {more_of}, .columns = &parts[i].decoded->columns};
-        of[i].piece = columns_new(60);
-        feeds[i] = &of[i].feed;
+        feeders[i] = (pieces){.feed = {more_of}, .columns = &parts[i].decoded->columns};
+        feeders[i].piece = columns_new(60);
+        feeds[i] = &feeders[i].feed;
     }
     ep_merger *merger = NULL;
     ep_decoded merged = {0};
@@ -135,7 +135,7 @@ merge(const ep_merge_part *parts, size_t count, ep_decoded *out)
         ep_decoded_clear(&merged);
     }
     ep_merger_close(merger);
-    for (size_t i = 0; i < count; i++) ep_columns_clear(&of[i].piece);
+    for (size_t i = 0; i < count; i++) ep_columns_clear(&feeders[i].piece);
     return status;
 }
 

@@ -43,9 +43,9 @@ family_new(uint64_t seed, size_t count, const shape *s)
     family f = {.count = count};
     setup();
     for (size_t i = 0; i < count; i++) {
-        shape of = *s;
-        of.threads = 1 + ep_model_below(&random, s->threads);
-        ep_decoded made = make_trace(seed * 100 + i, &of);
+        shape own_shape = *s;
+        own_shape.threads = 1 + ep_model_below(&random, s->threads);
+        ep_decoded made = make_trace(seed * 100 + i, &own_shape);
         int64_t start = i == 0 ? 0 : (int64_t)ep_model_below(&random, (uint64_t)made.duration_ns * 2);
         for (size_t k = 0; k < made.resident_count; k++) {
             made.resident_bytes[k] &= 0xFFFFFF;    /* sums of any numbers would not fit */

@@ -253,7 +253,7 @@ START_TEST(damage_is_told_by_chunk)
     loaded whole = load(path);
     struct stat now;
     ck_assert_int_eq(stat(path, &now), 0);
-    int told = 0;
+    int noted = 0;
     for (int i = 0; i < 12; i++) {
         int copy = snapshot(path);
         off_t at = 8192 + (off_t)ep_model_below(&random, (uint64_t)now.st_size - 8192);
@@ -264,11 +264,11 @@ START_TEST(damage_is_told_by_chunk)
             ck_assert_uint_le(l.decoded.columns.count, whole.decoded.columns.count);
             ck_assert(l.facts.note_count > 0 ||
                       l.decoded.columns.count == whole.decoded.columns.count);
-            told += l.facts.note_count > 0;
+            noted += l.facts.note_count > 0;
             clear(&l);
         }
     }
-    ck_assert_int_gt(told, 4);
+    ck_assert_int_gt(noted, 4);
     clear(&whole);
     ep_recorder_clear(&recorder);
     unlink(path);

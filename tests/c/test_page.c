@@ -380,14 +380,14 @@ typedef struct half {
 static void *
 make_every_second(void *context)
 {
-    half *mine = context;
-    for (size_t n = mine->first; n < tiles_of(mine->page); n += 2) {
+    half *share = context;
+    for (size_t n = share->first; n < tiles_of(share->page); n += 2) {
         ep_page_part part;
-        ck_assert_int_eq(ep_page_block_tile(mine->page, n, &part), EP_OK);
-        ep_page_part_clear(mine->page, &part);
-        if (n * mine->page->tile < mine->page->call_count) {
-            ck_assert_int_eq(ep_page_call_tile(mine->page, n, &part), EP_OK);
-            ep_page_part_clear(mine->page, &part);
+        ck_assert_int_eq(ep_page_block_tile(share->page, n, &part), EP_OK);
+        ep_page_part_clear(share->page, &part);
+        if (n * share->page->tile < share->page->call_count) {
+            ck_assert_int_eq(ep_page_call_tile(share->page, n, &part), EP_OK);
+            ep_page_part_clear(share->page, &part);
         }
     }
     return NULL;

@@ -7,7 +7,7 @@
 /* ---- Progress and failures ------------------------------------------------------------------- */
 
 typedef struct listener {
-    size_t told;
+    size_t times;
     size_t stop_at;    /* that many times; 0: never */
     size_t done;
 } listener;
@@ -19,7 +19,7 @@ listen(void *context, size_t done, size_t total)
     ck_assert_uint_gt(done, l->done);
     ck_assert_uint_le(done, total);
     l->done = done;
-    return ++l->told != l->stop_at;
+    return ++l->times != l->stop_at;
 }
 
 /* Twice EP_PROGRESS_ROWS, and a bit. */
@@ -44,8 +44,8 @@ START_TEST(progress_is_told_rarely)
     ck_assert_int_eq(ep_pair_calls(&p->input, &(ep_progress){listen, &of_calls}, &calls), EP_OK);
     ck_assert_int_eq(ep_pair_blocks(&p->input, &(ep_progress){listen, &of_blocks}, &blocks), EP_OK);
 
-    ck_assert_uint_eq(of_calls.told, 3);
-    ck_assert_uint_eq(of_blocks.told, 2);
+    ck_assert_uint_eq(of_calls.times, 3);
+    ck_assert_uint_eq(of_blocks.times, 2);
     ep_calls_clear(&calls);
     ep_blocks_clear(&blocks);
     program_free(p);
@@ -204,7 +204,7 @@ START_TEST(second_thread_tells_only_the_one_that_waits)
     ep_status status = ep_pair_blocks_join(apart, false, &blocks);
 
     ck_assert(status == EP_OK || status == EP_STATE);    /* as far as it was by then */
-    ck_assert_uint_eq(heard.told, 0);
+    ck_assert_uint_eq(heard.times, 0);
     ck_assert_int_eq(blocks.event_block != NULL, status == EP_OK);
     ep_blocks_clear(&blocks);
 
@@ -213,7 +213,7 @@ START_TEST(second_thread_tells_only_the_one_that_waits)
     apart = begin_apart(p, 0, &(ep_progress){listen, &heard});
     ck_assert_ptr_nonnull(apart);
     status = ep_pair_blocks_join(apart, true, &blocks);
-    ck_assert_int_eq(status, heard.told == 1 ? EP_STATE : EP_OK);
+    ck_assert_int_eq(status, heard.times == 1 ? EP_STATE : EP_OK);
     ep_blocks_clear(&blocks);
     program_free(p);
 }

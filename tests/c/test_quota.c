@@ -12,13 +12,13 @@
 #define MIB (1u << 20)
 #define PAGE 4096
 
-static ep_quota_state told;
+static ep_quota_state reported;
 static int told_times;
 
 static void
 tell(const ep_quota_state *state)
 {
-    told = *state;
+    reported = *state;
     told_times += 1;
 }
 
@@ -114,9 +114,9 @@ START_TEST(one_process_tells_once_before_it_is_full)
     ep_quota_look();
 
     ck_assert_int_eq(told_times, 1);
-    ck_assert_uint_eq(told.used_bytes, 7 * MIB);
-    ck_assert_uint_eq(told.limit_bytes, 8 * MIB);
-    ck_assert_int_ge(told.elapsed_ns, 0);
+    ck_assert_uint_eq(reported.used_bytes, 7 * MIB);
+    ck_assert_uint_eq(reported.limit_bytes, 8 * MIB);
+    ck_assert_int_ge(reported.elapsed_ns, 0);
 }
 END_TEST
 
@@ -137,8 +137,8 @@ START_TEST(it_tells_once_in_the_first_seconds)
     ep_quota_look();
 
     ck_assert_int_eq(told_times, 1);
-    ck_assert_uint_eq(told.used_bytes, 31 * MIB);
-    ck_assert_int_eq(told.elapsed_ns, 3 * INT64_C(1000000000));
+    ck_assert_uint_eq(reported.used_bytes, 31 * MIB);
+    ck_assert_int_eq(reported.elapsed_ns, 3 * INT64_C(1000000000));
 }
 END_TEST
 

@@ -9,18 +9,18 @@
 /* ---- Tools ----------------------------------------------------------------------------------- */
 
 /* All rows of one recording after another, as take() was told of them. */
-typedef struct told {
+typedef struct gathered {
     ep_rows rows;    /* the first member */
     uint32_t *numbers;
     int64_t *changes;
     size_t count, alloc_count;
     size_t batches_left;
-} told;
+} gathered;
 
 static ep_status
 take(ep_rows *rows, const ep_batch *batch, const uint32_t *numbers, const int64_t *changes)
 {
-    told *self = (told *)rows;
+    gathered *self = (gathered *)rows;
     const ep_columns *c = batch->columns;
     if (self->batches_left-- == 0) {
         return EP_NOMEM;
@@ -32,10 +32,10 @@ take(ep_rows *rows, const ep_batch *batch, const uint32_t *numbers, const int64_
     return EP_OK;
 }
 
-static told *
-told_new(size_t room)
+static gathered *
+gathered_new(size_t room)
 {
-    told *self = ep_calloc(1, sizeof *self);
+    gathered *self = ep_calloc(1, sizeof *self);
     self->numbers = ep_calloc(room, sizeof *self->numbers);
     self->changes = ep_calloc(room, sizeof *self->changes);
     self->batches_left = SIZE_MAX;
@@ -44,7 +44,7 @@ told_new(size_t room)
 }
 
 static void
-told_free(told *self)
+gathered_free(gathered *self)
 {
     self->rows.fold.type->clear(&self->rows.fold);
     free(self->numbers);
@@ -53,21 +53,21 @@ told_free(told *self)
 }
 
 static void
-tell(told *self, const ep_decoded *of, size_t most)
+tell(gathered *self, const ep_decoded *decoded, size_t most)
 {
-    ep_open_stack *open = ep_calloc(of->thread_count + 1, sizeof *open);
-    for (size_t i = 0; i < of->thread_count; i++) open[i] = of->threads[i].open;
+    ep_open_stack *open = ep_calloc(decoded->thread_count + 1, sizeof *open);
+    for (size_t i = 0; i < decoded->thread_count; i++) open[i] = decoded->threads[i].open;
     random_stream stream = {
-        .stream = {.next = random_next}, .columns = &of->columns, .most = most, .random = most};
+        .stream = {.next = random_next}, .columns = &decoded->columns, .most = most, .random = most};
     ep_fold_facts facts = {
-        .thread_count = of->thread_count, .open_at_start = open, .length_ns = of->duration_ns};
+        .thread_count = decoded->thread_count, .open_at_start = open, .length_ns = decoded->duration_ns};
     ep_fold *fold = &self->rows.fold;
     ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, &fold, 1, NULL), EP_OK);
     free(open);
 }
 
 static uint32_t
-place_at(const told *self, size_t row)
+place_at(const gathered *self, size_t row)
 {
     ck_assert_uint_lt(self->numbers[row], self->rows.place_count);
     return self->rows.places[self->numbers[row]];
@@ -77,25 +77,25 @@ place_at(const told *self, size_t row)
 
 /* first, first_alloc: where the recording begins in what was told. */
 static void
-assert_as_paired(const told *self, ep_decoded *of, size_t first, size_t first_alloc)
+assert_as_paired(const gathered *self, ep_decoded *decoded, size_t first, size_t first_alloc)
 {
-    ep_open_stack *open = ep_calloc(of->thread_count + 1, sizeof *open);
-    for (size_t i = 0; i < of->thread_count; i++) open[i] = of->threads[i].open;
+    ep_open_stack *open = ep_calloc(decoded->thread_count + 1, sizeof *open);
+    for (size_t i = 0; i < decoded->thread_count; i++) open[i] = decoded->threads[i].open;
     ep_functions functions;
-    ck_assert_int_eq(ep_functions_build(of, &functions), EP_OK);
+    ck_assert_int_eq(ep_functions_build(decoded, &functions), EP_OK);
     ep_pair_input input = {
-        .columns = &of->columns,
+        .columns = &decoded->columns,
         .map = &functions.map,
-        .thread_count = of->thread_count,
+        .thread_count = decoded->thread_count,
         .open_at_start = open,
-        .length_ns = of->duration_ns,
+        .length_ns = decoded->duration_ns,
         .lost_from_ns = INT64_MAX,
     };
     ep_calls calls;
     ep_blocks blocks;
     ck_assert_int_eq(ep_pair_calls(&input, NULL, &calls), EP_OK);
     ck_assert_int_eq(ep_pair_blocks(&input, NULL, &blocks), EP_OK);
-    const ep_columns *c = &of->columns;
+    const ep_columns *c = &decoded->columns;
     for (size_t row = 0; row < c->count; row++) {
         uint32_t wanted = c->id[row];
         if (ep_kind_has_name(c->kind[row])) {
@@ -134,18 +134,18 @@ START_TEST(rows_say_what_pairs_say)
                    .oddness = seed % 4 == 0 ? 0 : 3 + seed % 9,
                    .kinds = without_failures};
         ep_decoded first = make_trace(seed, &s), second = make_trace(seed + 1000, &s);
-        told *of = told_new(2 * s.events);
+        gathered *all = gathered_new(2 * s.events);
 
-        tell(of, &first, 1 + seed % 50);
-        size_t rows = of->count, blocks = of->alloc_count;
-        tell(of, &second, SIZE_MAX / 2);
+        tell(all, &first, 1 + seed % 50);
+        size_t rows = all->count, blocks = all->alloc_count;
+        tell(all, &second, SIZE_MAX / 2);
 
         ck_assert_uint_eq(rows, s.events);
-        ck_assert_uint_eq(of->count, 2 * s.events);
+        ck_assert_uint_eq(all->count, 2 * s.events);
         ck_assert_uint_eq(blocks, first.columns.alloc_count);
-        assert_as_paired(of, &first, 0, 0);
-        assert_as_paired(of, &second, rows, blocks);
-        told_free(of);
+        assert_as_paired(all, &first, 0, 0);
+        assert_as_paired(all, &second, rows, blocks);
+        gathered_free(all);
         ep_decoded_clear(&first);
         ep_decoded_clear(&second);
     }
@@ -156,20 +156,20 @@ START_TEST(a_place_has_one_number)
 {
     setup();
     ep_decoded made = make_trace(5, &(shape){2000, 3, 20, 300, 4, without_failures});
-    told *of = told_new(2000);
-    uint32_t number = ep_rows_number_of_site(&of->rows, site_ids[7]);
+    gathered *all = gathered_new(2000);
+    uint32_t number = ep_rows_number_of_site(&all->rows, site_ids[7]);
 
-    tell(of, &made, 64);
+    tell(all, &made, 64);
 
     ck_assert_uint_eq(number, 0);
-    ck_assert_uint_eq(of->rows.places[0], site_ids[7]);
-    ck_assert_uint_eq(ep_rows_number_of_site(&of->rows, site_ids[7]), 0);
-    size_t count = of->rows.place_count;
+    ck_assert_uint_eq(all->rows.places[0], site_ids[7]);
+    ck_assert_uint_eq(ep_rows_number_of_site(&all->rows, site_ids[7]), 0);
+    size_t count = all->rows.place_count;
     ck_assert_uint_gt(count, 20);
     for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < i; j++) ck_assert_uint_ne(of->rows.places[i], of->rows.places[j]);
+        for (size_t j = 0; j < i; j++) ck_assert_uint_ne(all->rows.places[i], all->rows.places[j]);
     }
-    told_free(of);
+    gathered_free(all);
     ep_decoded_clear(&made);
 }
 END_TEST
@@ -202,15 +202,16 @@ assert_changes(const event *events, size_t count)
         c->size[i] = events[i].size;
         c->alloc_count = i + 1;
     }
-    told *of = told_new(count);
+    gathered *all = gathered_new(count);
 
-    tell(of, &made, 1);
+    tell(all, &made, 1);
 
-    ck_assert_uint_eq(of->alloc_count, count);
+    ck_assert_uint_eq(all->alloc_count, count);
     for (size_t i = 0; i < count; i++) {
-        ck_assert_msg(of->changes[i] == events[i].change, "event %zu: %lld", i, (long long)of->changes[i]);
+        ck_assert_msg(all->changes[i] == events[i].change, "event %zu: %lld", i,
+                      (long long)all->changes[i]);
     }
-    told_free(of);
+    gathered_free(all);
     ep_decoded_clear(&made);
 }
 
@@ -282,15 +283,15 @@ START_TEST(a_trace_with_columns_is_read)
     for (size_t i = 0; i < trace.decoded.thread_count; i++) {
         for (int kind = 0; kind < EP_KIND_COUNT; kind++) wanted += trace.decoded.threads[i].lost[kind];
     }
-    told *of = told_new(ep_rows_most(&trace));
+    gathered *all = gathered_new(ep_rows_most(&trace));
 
-    ck_assert_int_eq(ep_rows_read(&of->rows, &trace, &lost, NULL), EP_OK);
+    ck_assert_int_eq(ep_rows_read(&all->rows, &trace, &lost, NULL), EP_OK);
 
     ck_assert_uint_gt(wanted, 0);
     ck_assert_uint_eq(lost, wanted);
-    ck_assert_uint_eq(of->count, s.events);
-    assert_as_paired(of, &trace.decoded, 0, 0);
-    told_free(of);
+    ck_assert_uint_eq(all->count, s.events);
+    assert_as_paired(all, &trace.decoded, 0, 0);
+    gathered_free(all);
     ep_decoded_clear(&trace.decoded);
 }
 END_TEST
@@ -299,18 +300,18 @@ START_TEST(what_take_fails_with_ends_the_reading)
 {
     setup();
     ep_decoded made = make_trace(3, &small);
-    told *of = told_new(small.events);
-    of->batches_left = 2;
+    gathered *all = gathered_new(small.events);
+    all->batches_left = 2;
     random_stream stream = {
         .stream = {.next = random_next}, .columns = &made.columns, .most = 10, .random = 1};
     ep_fold_facts facts = {.thread_count = made.thread_count, .length_ns = made.duration_ns};
-    ep_fold *fold = &of->rows.fold;
+    ep_fold *fold = &all->rows.fold;
 
     ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, &fold, 1, NULL), EP_NOMEM);
 
-    ck_assert_uint_gt(of->count, 0);
-    ck_assert_uint_lt(of->count, small.events);
-    told_free(of);
+    ck_assert_uint_gt(all->count, 0);
+    ck_assert_uint_lt(all->count, small.events);
+    gathered_free(all);
     ep_decoded_clear(&made);
 }
 END_TEST

@@ -416,14 +416,14 @@ START_TEST(rows_of_another_tool_become_a_trace)
 }
 END_TEST
 
-static size_t told, ended;
+static size_t reported, ended;
 
 static bool
 refuse(ep_work *work, size_t done, size_t total)
 {
     (void)done;
     (void)total;
-    told += strcmp(work->what, "pairing calls") == 0;
+    reported += strcmp(work->what, "pairing calls") == 0;
     return false;
 }
 
@@ -443,7 +443,7 @@ START_TEST(a_watcher_may_stop_a_step_which_can_be_asked_for_again)
 
     ck_assert_int_eq(ep_trace_reach(&trace, EP_STEP_CALLS, NULL), EP_STATE);
 
-    ck_assert_uint_eq(told, 1);
+    ck_assert_uint_eq(reported, 1);
     ck_assert_uint_eq(ended, 1);
     trace.watcher = NULL;
     EXPECT(&trace, EP_TABLE_CALLS, "depth", "0 1 1");

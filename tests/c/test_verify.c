@@ -12,10 +12,10 @@ open_call(subject *to, int32_t thread, open_one call, bool before)
 }
 
 static void
-assert_right(const subject *of, const char *what, uint64_t seed)
+assert_right(const subject *examined, const char *what, uint64_t seed)
 {
     ep_verification found;
-    ck_assert_int_eq(ep_verify(&of->input, 3, NULL, &found), EP_OK);
+    ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
     if (found.count > 0) {
         ck_abort_msg("%s, seed %llu: row %zu is %s", what, (unsigned long long)seed,
                      found.findings[0].row, ep_findings[found.findings[0].sort].word);
@@ -29,13 +29,13 @@ START_TEST(what_could_have_happened_is_right)
 {
     for (uint64_t seed = 0; seed < ROUNDS; seed++) {
         simulation *s = simulate(seed, 2000, seed % 2 ? 0 : 2 * EP_PAIR_SKEW_NS);
-        subject *of = subject_new(s);
-        assert_right(of, "whole", seed);
+        subject *examined = subject_new(s);
+        assert_right(examined, "whole", seed);
         ep_verification found;
-        ck_assert_int_eq(ep_verify(&of->input, 3, NULL, &found), EP_OK);
+        ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
         for (int sort = 0; sort < EP_FINDING_COUNT; sort++) ck_assert_uint_eq(found.excused[sort], 0);
         ep_verification_clear(&found);
-        subject_free(of);
+        subject_free(examined);
         simulation_free(s);
     }
 }
@@ -47,13 +47,13 @@ START_TEST(many_addresses_make_no_difference)
     for (uint64_t i = 0; i < 40000; i++) add(s, 0, EP_KIND_MALLOC_OBJ, 1, 0x1000 + 16 * i, 1);
     for (uint64_t i = 0; i < 40000; i++) add(s, 0, EP_KIND_FREE_OBJ, 1, 0x1000 + 16 * i, -1);
     for (uint64_t i = 0; i < 40000; i++) add(s, 0, EP_KIND_MALLOC_OBJ, 1, 0x1000 + 16 * i, 1);
-    subject *of = subject_new(s);
-    assert_right(of, "many", 0);
-    subject_free(of);
+    subject *examined = subject_new(s);
+    assert_right(examined, "many", 0);
+    subject_free(examined);
     add(s, 0, EP_KIND_MALLOC_OBJ, 1, 0x1000 + 16 * 12347, 1);
-    of = subject_new(s);
-    assert_wrong(of, EP_FINDING_ADDRESS_LIVES, 120000, "many", 0);
-    subject_free(of);
+    examined = subject_new(s);
+    assert_wrong(examined, EP_FINDING_ADDRESS_LIVES, 120000, "many", 0);
+    subject_free(examined);
     simulation_free(s);
 }
 END_TEST
@@ -87,13 +87,13 @@ START_TEST(what_a_ring_lost_is_excused)
             }
         }
         kept.now = s->now;
-        subject *of = subject_new(&kept);
+        subject *examined = subject_new(&kept);
         for (int thread = 0; thread < THREADS; thread++) {
-            memcpy(of->threads[thread].lost, lost[thread], sizeof lost[thread]);
-            for (size_t i = 0; i < depth[thread]; i++) open_call(of, thread, stack[thread][i], false);
+            memcpy(examined->threads[thread].lost, lost[thread], sizeof lost[thread]);
+            for (size_t i = 0; i < depth[thread]; i++) open_call(examined, thread, stack[thread][i], false);
         }
-        assert_right(of, "ring", seed);
-        subject_free(of);
+        assert_right(examined, "ring", seed);
+        subject_free(examined);
         free(kept.events);
         simulation_free(s);
     }
@@ -121,16 +121,16 @@ START_TEST(what_is_older_than_the_window_is_excused)
             }
         }
         kept.now = s->now;
-        subject *of = subject_new(&kept);
+        subject *examined = subject_new(&kept);
         for (int thread = 0; thread < THREADS; thread++) {
             for (size_t i = 0; i < depth[thread]; i++) {
                 if (stack[thread][i].kind != EP_KIND_C_CALL) {
-                    open_call(of, thread, stack[thread][i], true);
+                    open_call(examined, thread, stack[thread][i], true);
                 }
             }
         }
-        assert_right(of, "older", seed);
-        subject_free(of);
+        assert_right(examined, "older", seed);
+        subject_free(examined);
         free(kept.events);
         simulation_free(s);
     }
@@ -157,12 +157,12 @@ START_TEST(swaps_between_threads_are_excused)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         simulation s = {.random = i};
         for (int k = 0; k < 4; k++) add(&s, cases[i].threads[k], cases[i].kinds[k], 1, 64, 8);
-        subject *of = subject_new(&s);
+        subject *examined = subject_new(&s);
         ep_verification found;
-        ck_assert_int_eq(ep_verify(&of->input, 3, NULL, &found), EP_OK);
+        ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
         ck_assert_msg((found.count == 0) == cases[i].right, "case %zu", i);
         ep_verification_clear(&found);
-        subject_free(of);
+        subject_free(examined);
         free(s.events);
     }
 }
@@ -174,16 +174,16 @@ START_TEST(what_was_not_asked_for_is_excused)
     add(s, 0, EP_KIND_RETURN, NAME_OF(1), 0, 0);
     add(s, 0, EP_KIND_MALLOC_OBJ, 1, 64, 8);
     add(s, 0, EP_KIND_MALLOC_OBJ, 1, 64, 8);
-    subject *of = subject_new(s);
+    subject *examined = subject_new(s);
 
-    of->input.kinds = EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_MALLOC_OBJ);
+    examined->input.kinds = EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_MALLOC_OBJ);
 
-    assert_right(of, "kinds", 0);
-    of->input.kinds = ALL_KINDS;
-    assert_wrong(of, EP_FINDING_END_WITHOUT_CALL, 0, "kinds", 0);
-    of->input.damaged = true;
-    assert_right(of, "damaged", 0);
-    subject_free(of);
+    assert_right(examined, "kinds", 0);
+    examined->input.kinds = ALL_KINDS;
+    assert_wrong(examined, EP_FINDING_END_WITHOUT_CALL, 0, "kinds", 0);
+    examined->input.damaged = true;
+    assert_right(examined, "damaged", 0);
+    subject_free(examined);
     simulation_free(s);
 }
 END_TEST
@@ -257,12 +257,12 @@ END_TEST
 START_TEST(without_memory_nothing_is_left)
 {
     simulation *s = simulate(1, 400, 1);
-    subject *of = subject_new(s);
+    subject *examined = subject_new(s);
     int failed = 0;
     for (long n = 0;; n++) {
         ep_verification found;
         atomic_store(&ep_fault_countdown, n);
-        ep_status status = ep_verify(&of->input, 2, NULL, &found);
+        ep_status status = ep_verify(&examined->input, 2, NULL, &found);
         atomic_store(&ep_fault_countdown, -1);
         if (status == EP_OK) {
             ep_verification_clear(&found);
@@ -272,7 +272,7 @@ START_TEST(without_memory_nothing_is_left)
         failed += 1;
     }
     ck_assert_int_gt(failed, 5);
-    subject_free(of);
+    subject_free(examined);
     simulation_free(s);
 }
 END_TEST

@@ -405,9 +405,9 @@ START_TEST(damage_is_found_where_it_is)
             size_t row;
             ep_finding_sort sort;
             if (damages[i].damage(s, &row, &sort)) {
-                subject *of = subject_new(s);
-                assert_wrong(of, sort, row, damages[i].name, seed);
-                subject_free(of);
+                subject *examined = subject_new(s);
+                assert_wrong(examined, sort, row, damages[i].name, seed);
+                subject_free(examined);
                 done += 1;
             }
             simulation_free(s);
@@ -421,8 +421,8 @@ START_TEST(counts_that_do_not_add_up_are_found)
 {
     simulation *s = simulate(7, 300, 1);
     for (int way = 0; way < 5; way++) {
-        subject *of = subject_new(s);
-        ep_trace_thread *thread = &of->threads[way % THREADS];
+        subject *examined = subject_new(s);
+        ep_trace_thread *thread = &examined->threads[way % THREADS];
         ep_finding_sort sort = EP_FINDING_COUNTS;
         switch (way) {
             case 0: thread->recorded[EP_KIND_CALL] += 1; break;
@@ -432,7 +432,7 @@ START_TEST(counts_that_do_not_add_up_are_found)
                 break;
             case 2:
                 thread->lost[EP_KIND_CALL] = 1;
-                of->input.kinds &= ~EP_KIND_BIT(EP_KIND_CALL);
+                examined->input.kinds &= ~EP_KIND_BIT(EP_KIND_CALL);
                 sort = EP_FINDING_UNKNOWN_KIND;    /* of the rows that there are */
                 break;
             case 3:
@@ -445,7 +445,7 @@ START_TEST(counts_that_do_not_add_up_are_found)
                 break;
         }
         ep_verification found;
-        ck_assert_int_eq(ep_verify(&of->input, 3, NULL, &found), EP_OK);
+        ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
         ck_assert_uint_ge(found.count, 1);
         ck_assert_int_eq(found.findings[0].sort, sort);
         if (way != 2) {
@@ -455,7 +455,7 @@ START_TEST(counts_that_do_not_add_up_are_found)
             ck_assert_uint_eq(found.counts[EP_FINDING_COUNTS], 1);
         }
         ep_verification_clear(&found);
-        subject_free(of);
+        subject_free(examined);
     }
     simulation_free(s);
 }
@@ -470,11 +470,11 @@ START_TEST(findings_are_bounded_and_in_order_and_all_are_counted)
     add(s, 0, EP_KIND_MALLOC_OBJ, 1, 64, 8);
     for (int i = 0; i < 50; i++) add(s, 0, EP_KIND_RETURN, NAME_OF(1), 0, 0);
     add(s, 0, EP_KIND_FREE_OBJ, 1, 64, -1);
-    subject *of = subject_new(s);
+    subject *examined = subject_new(s);
 
     for (size_t limit = 1; limit < 60; limit += 7) {
         ep_verification found;
-        ck_assert_int_eq(ep_verify(&of->input, limit, NULL, &found), EP_OK);
+        ck_assert_int_eq(ep_verify(&examined->input, limit, NULL, &found), EP_OK);
 
         ck_assert_uint_eq(found.count, limit < 51 ? limit : 51);
         ck_assert_int_eq(found.findings[0].sort, EP_FINDING_ADDRESS_LIVES);
@@ -484,7 +484,7 @@ START_TEST(findings_are_bounded_and_in_order_and_all_are_counted)
         ck_assert_uint_eq(found.counts[EP_FINDING_ADDRESS_LIVES], 1);
         ep_verification_clear(&found);
     }
-    subject_free(of);
+    subject_free(examined);
     simulation_free(s);
 }
 END_TEST
@@ -495,14 +495,14 @@ START_TEST(deep_stacks_take_linear_time)
     simulation *s = must(calloc(1, sizeof *s));
     for (int i = 0; i < 200000; i++) add(s, 0, EP_KIND_CALL, 1, 0, 0);
     for (int i = 0; i < 200000; i++) add(s, 0, EP_KIND_RETURN, NAME_OF(2), 0, 0);
-    subject *of = subject_new(s);
+    subject *examined = subject_new(s);
     ep_verification found;
 
-    ck_assert_int_eq(ep_verify(&of->input, 1, NULL, &found), EP_OK);
+    ck_assert_int_eq(ep_verify(&examined->input, 1, NULL, &found), EP_OK);
 
     ck_assert_uint_eq(found.counts[EP_FINDING_END_OF_ANOTHER], 200000);
     ep_verification_clear(&found);
-    subject_free(of);
+    subject_free(examined);
     simulation_free(s);
 }
 END_TEST

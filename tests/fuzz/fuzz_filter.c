@@ -126,12 +126,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     uint32_t *name = &names[(zero - data) & 63];
     if (*name == 0) {
-        ep_name_text of = {.qualname = text,
-                           .module = {"a.module", 8},
-                           .file = {"/a/folder/file.py", 17},
-                           .line = 1,
-                           .kind = EP_NAME_PYTHON};
-        *name = ep_name_of_text(&of);
+        ep_name_text name_text = {.qualname = text,
+                                  .module = {"a.module", 8},
+                                  .file = {"/a/folder/file.py", 17},
+                                  .line = 1,
+                                  .kind = EP_NAME_PYTHON};
+        *name = ep_name_of_text(&name_text);
     }
     ep_filter filter = {0};
     if (ep_filter_add(&filter, bytes & 1, pattern) != EP_OK) {

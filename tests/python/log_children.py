@@ -165,7 +165,7 @@ def run_to_end(code, *arguments, **options):
 
 
 def kill_one(number, tmp_path, archive=False):
-    """Run a program, kill it, and hold its file against what it output; ``archive``: it is packed meanwhile."""
+    """Run a program, kill it, and hold its file against its output; ``archive``: it is packed meanwhile."""
     dice = random.Random(number)
     how = ("kill", "segv", "exit")[number % 3]
     threads = (1, 4)[number // 3 % 2]

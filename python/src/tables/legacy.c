@@ -462,10 +462,10 @@ typedef struct rest {
 
 /* HOT, budget 7 ns a row, most of it the first touch of memory. Rows up to `to`. */
 static void
-put_columns(rows_job *job, rest *of, size_t to)
+put_columns(rows_job *job, rest *left, size_t to)
 {
-    const ep_columns *c = of->batch->columns;
-    size_t at = job->at, from = of->from, count = to - from;
+    const ep_columns *c = left->batch->columns;
+    size_t at = job->at, from = left->from, count = to - from;
     int64_t base_ns = job->start_ns + job->offset_ns;
     const int64_t *restrict times = c->time_ns + from;
     int64_t *restrict time = job->out.time + at;
@@ -476,51 +476,51 @@ put_columns(rows_job *job, rest *of, size_t to)
         time[i] = times[i] + base_ns;
         event[i] = number_of_kind[kinds[i]];
     }
-    put_places(job, of->numbers + (from - of->batch->from), count);
-    const int64_t *restrict changes = of->changes - of->batch->alloc_from;
+    put_places(job, left->numbers + (from - left->batch->from), count);
+    const int64_t *restrict changes = left->changes - left->batch->alloc_from;
     const uint64_t *restrict addresses = c->address, *restrict rows = c->alloc_row;
     int64_t *restrict value1 = job->out.value1 + at, *restrict value2 = job->out.value2 + at;
-    size_t alloc = of->alloc, alloc_count = c->alloc_count;
+    size_t alloc = left->alloc, alloc_count = c->alloc_count;
     for (; alloc < alloc_count && rows[alloc] < to; alloc++) {
         value1[rows[alloc] - from] = (int64_t)addresses[alloc];
         value2[rows[alloc] - from] = changes[alloc];
     }
-    of->alloc = alloc;
+    left->alloc = alloc;
 }
 
 /* HOT, budget 7 ns a row. */
 static void
-put_matrix(rows_job *job, rest *of, size_t to)
+put_matrix(rows_job *job, rest *left, size_t to)
 {
-    const ep_columns *c = of->batch->columns;
-    const uint32_t *numbers = of->numbers + (of->from - of->batch->from);
+    const ep_columns *c = left->batch->columns;
+    const uint32_t *numbers = left->numbers + (left->from - left->batch->from);
     int64_t (*out)[RAW_COLUMNS] = job->out.raw + job->at;
     int64_t base_ns = job->start_ns + job->offset_ns;
-    for (size_t row = of->from, i = 0; row < to; row++, i++) {
+    for (size_t row = left->from, i = 0; row < to; row++, i++) {
         const ep_legacy_place *place = &job->places.rows[numbers[i]];
         const ep_thread *thread = job->rows.of_threads[c->thread[row]].thread;
         int64_t native_id = thread != NULL ? (int32_t)thread->native_id : 0;
-        bool is_block = of->alloc < c->alloc_count && c->alloc_row[of->alloc] == row;
+        bool is_block = left->alloc < c->alloc_count && c->alloc_row[left->alloc] == row;
         out[i][0] = native_id << 32 | (int64_t)place->frame;
         out[i][1] = place->arg;
         out[i][2] = ep_kinds[c->kind[row]].legacy;
         out[i][3] = c->time_ns[row] + base_ns;
-        out[i][4] = is_block ? (int64_t)c->address[of->alloc] : 0;
-        out[i][5] = is_block ? of->changes[of->alloc - of->batch->alloc_from] : 0;
-        of->alloc += is_block;
+        out[i][4] = is_block ? (int64_t)c->address[left->alloc] : 0;
+        out[i][5] = is_block ? left->changes[left->alloc - left->batch->alloc_from] : 0;
+        left->alloc += is_block;
     }
 }
 
 static void
-put_batch(rows_job *job, rest *of, size_t to)
+put_batch(rows_job *job, rest *left, size_t to)
 {
     if (job->for_frame) {
-        put_columns(job, of, to);
+        put_columns(job, left, to);
     } else {
-        put_matrix(job, of, to);
+        put_matrix(job, left, to);
     }
-    job->at += to - of->from;
-    of->from = to;
+    job->at += to - left->from;
+    left->from = to;
 }
 
 /* The first row of a batch from `from` on that is not before a time, or its end. */

@@ -133,7 +133,9 @@ class App {
     byId("title").textContent = clean(head.title);
     byId("summary").textContent = head.summary;
     const summary = byId("notes");
-    summary.textContent = head.notes.lost ? `${counted(head.notes.lost, "event")} lost` : head.notes.unsure || "nothing lost";
+    summary.textContent = head.notes.lost
+      ? `${counted(head.notes.lost, "event")} lost`
+      : head.notes.unsure || "nothing lost";
     summary.className = head.notes.lost || head.notes.unsure ? "bad" : "good";
     byId("limits").replaceChildren(
       ...[

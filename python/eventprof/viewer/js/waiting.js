@@ -60,7 +60,7 @@ export class Waiting {
       this.dur[i] = lengths[i] * grain;
       this.all.end[i] = tenures.end[k] = this.start[i] + this.dur[i];
       this.all.sum[i] = total += this.dur[i];
-      tenures.sum[k] = (k ? mine.sum[k - 1] : 0) + this.dur[i];
+      tenures.sum[k] = (k ? tenures.sum[k - 1] : 0) + this.dur[i];
     }
     this.pyramid = new Pyramid(this.dur, this.start);
     this.pyramid.build(0, n);
