@@ -33,7 +33,7 @@ def run(folder, *arguments, status=0, **more):
     """Run ``eventprof run`` there."""
     found = subprocess.run(
         [sys.executable, *RUN, *arguments],
-        cwd=folder, env=environment(folder, **more), capture_output=True, text=True, timeout=120,
+        cwd=folder, env=environment(folder, **more), capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert found.returncode == status, found.stderr
     return found

@@ -37,7 +37,7 @@ WORK = """
 
 
 def run(code):
-    status, output, errors = child(WITNESS + WORK + code, "auto", timeout=120)
+    status, output, errors = child(WITNESS + WORK + code, "auto", timeout=900)
     assert status == 0, errors
     return json.loads(output)
 
@@ -135,7 +135,7 @@ def test_a_hook_that_admits_no_other_is_named():
     print(len(rec.trace.events) > 0)
     """,
         "auto",
-        timeout=120,
+        timeout=900,
     )
     assert status == 0, errors
     assert output.splitlines() == [
@@ -162,7 +162,7 @@ def test_an_event_that_a_hook_forbids_is_in_it_and_stays_forbidden():
     print(len(rec.trace.audit))
     """,
         "auto",
-        timeout=120,
+        timeout=900,
     )
     assert status == 0, errors
     assert output == "by the hook\n1\n"

@@ -61,7 +61,7 @@ def run(tmp_path, *arguments):
     program.write_text(textwrap.dedent(PROGRAM))
     return subprocess.run(
         [sys.executable, program, *map(str, arguments)],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=tmp_path,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, cwd=tmp_path,
         env=ENVIRONMENT,
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ os.waitpid(pid, 0)
 
     found = subprocess.run(
         [sys.executable, "-m", "eventprof", "run", "-o", "x.epr", program],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=tmp_path,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, cwd=tmp_path,
         env=ENVIRONMENT,
     )  # fmt: skip
 

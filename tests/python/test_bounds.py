@@ -264,7 +264,7 @@ def test_a_log_rotation_under_run(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-m", "eventprof", "run", "-o", "a.epr", "main.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
     assert (done.returncode, done.stdout) == (0, "worked\n")
@@ -385,7 +385,7 @@ def test_the_line_at_the_end_says_how_many_children_have_no_file(tmp_path, count
 
     done = subprocess.run(
         [sys.executable, "-m", "eventprof", "run", "-o", "files/a.epr", "main.py", str(count)],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=900,
     )  # fmt: skip
 
     words = {0: "", 1: "1 forked process could", 3: "3 forked processes could"}[count]

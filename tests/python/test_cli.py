@@ -45,7 +45,7 @@ def program(*arguments, cwd=None, **environment):
             env.pop(name, None)
     return subprocess.run(
         [sys.executable, "-m", "eventprof", *map(str, arguments)],
-        cwd=cwd, env=env, capture_output=True, text=True, timeout=120,
+        cwd=cwd, env=env, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
 
@@ -272,7 +272,7 @@ def test_ctrl_c_ends_follow_quietly(tmp_path):
     try:
         assert reader.stdout.readline().startswith("time,")
         reader.send_signal(signal.SIGINT)
-        _, errors = reader.communicate(timeout=240)
+        _, errors = reader.communicate(timeout=900)
     finally:
         process.kill()
         process.communicate()

@@ -62,7 +62,7 @@ def verb(folder, monkeypatch):
         if arguments[0] == "run":
             # In a process of its own, which it makes look as the program expects it.
             command = [sys.executable, "-m", "eventprof", *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=900)
             return done.returncode, done.stdout, done.stderr
         out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
         err = io.StringIO()

@@ -60,7 +60,7 @@ def test_a_program_that_records_itself_works(by, tmp_path):
         env={**environment(), **more},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
@@ -260,7 +260,7 @@ HTTP = """
     thread.start()
     url = f"http://127.0.0.1:{server.server_port}/there"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    print(opener.open(url, timeout=240).read())
+    print(opener.open(url, timeout=900).read())
     server.shutdown()
     thread.join()
     server.server_close()
@@ -498,9 +498,9 @@ def test_a_jupyter_kernel_answers(tmp_path):
     kernel = manager.client()
     try:
         kernel.start_channels()
-        kernel.wait_for_ready(timeout=240)
+        kernel.wait_for_ready(timeout=900)
         assert (
-            kernel.execute_interactive("assert __name__ == '__main__'", timeout=240)["content"][
+            kernel.execute_interactive("assert __name__ == '__main__'", timeout=900)["content"][
                 "status"
             ]
             == "ok"
@@ -556,7 +556,7 @@ def test_ctrl_c_ends_it_as_it_ends_python(tmp_path):
         assert process.stdout.readline() == "ready\n"
         wait_until_asleep(process.pid)
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=240)
+        output, errors = process.communicate(timeout=900)
         results.append((output, LINE.sub("", errors), process.returncode))
 
     assert results[0] == results[1]
@@ -575,7 +575,7 @@ def test_a_server_answers_while_it_is_recorded(tmp_path):
     try:
         for _ in range(1200):
             try:
-                connection = socket.create_connection(("127.0.0.1", port), timeout=240)
+                connection = socket.create_connection(("127.0.0.1", port), timeout=900)
                 break
             except ConnectionRefusedError:
                 time.sleep(0.05)
@@ -584,7 +584,7 @@ def test_a_server_answers_while_it_is_recorded(tmp_path):
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
     finally:
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=240)
+        output, errors = process.communicate(timeout=900)
 
     assert answer.endswith(b"the page")
     assert "Keyboard interrupt received, exiting." in output

@@ -44,7 +44,7 @@ def test_each_order_of_start_and_stop(tool, results, tmp_path):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
     )
 
     cells = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]

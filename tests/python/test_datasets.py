@@ -371,7 +371,7 @@ def test_a_cluster_of_dask_gives_the_same(made, tmp_path):
     pytest.importorskip("dask.dataframe")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CLUSTER, made, tmp_path], capture_output=True, text=True,
-        timeout=240,
+        timeout=900,
     )  # fmt: skip
     alone = open_with("dask", made)
     assert done.returncode == 0, done.stderr
@@ -629,7 +629,7 @@ def test_odd_names_stay_as_they_are(name, tmp_path):
 def run(*words):
     return subprocess.run(
         [sys.executable, "-m", "eventprof", "dataset", *map(os.fspath, words)],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def run(folder, *arguments, module="eventprof.demo", path=sys.path):
         env={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(filter(None, path))},
         capture_output=True,
         encoding="utf-8",
-        timeout=240,
+        timeout=900,
     )
 
 

@@ -37,7 +37,7 @@ def dev(*arguments, path=None, **environment):
         text=True,
         env={**os.environ, **({"PATH": path} if path else {}), **environment},
         cwd=ROOT,
-        timeout=120,
+        timeout=900,
     )
 
 

@@ -173,7 +173,7 @@ def shell(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=900,
         )
 
     run.home = home

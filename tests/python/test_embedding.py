@@ -85,7 +85,7 @@ def run(embedding, *codes):
         [embedding, sys.executable, *codes],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout}{done.stderr}"

@@ -42,7 +42,7 @@ work()
 def run(folder, *words, **env):
     return subprocess.run(
         [sys.executable, *words], cwd=folder, env=environment() | env, capture_output=True, text=True,
-        timeout=120,
+        timeout=900,
     )  # fmt: skip
 
 

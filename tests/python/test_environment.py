@@ -40,7 +40,7 @@ def python(folder, *arguments, **environment):
     env |= {"PYTHONPATH": os.pathsep.join(paths), **environment}
     return subprocess.run(
         [sys.executable, *arguments],
-        cwd=folder / "work", env=env, capture_output=True, text=True, timeout=120,
+        cwd=folder / "work", env=env, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
 
@@ -401,7 +401,7 @@ def test_printing_the_traceback_is_not_recorded(tmp_path, start):
 
     done = subprocess.run(
         [sys.executable, *start, "main.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
-        timeout=120,
+        timeout=900,
     )  # fmt: skip
 
     assert done.returncode == 1
@@ -463,7 +463,7 @@ def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, w
 
     done = subprocess.run(
         [sys.executable, *start, "main.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
-        timeout=120,
+        timeout=900,
     )  # fmt: skip
 
     assert done.returncode == 1
@@ -523,7 +523,7 @@ def test_what_showing_an_exception_leaves_the_program_frees(tmp_path, where, sho
     (tmp_path / "main.py").write_text(textwrap.dedent(CHURNING + where))
     done = subprocess.run(
         [sys.executable, "-m", "eventprof", "run", "-q", "-o", "end.epr", *options, "main.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     # Threads write at the same time: a line may be torn, but not this text, which the source has, too.
     assert done.stderr.count("the end") == 2 * shown, done.stderr
@@ -566,7 +566,7 @@ def test_a_hook_of_the_programs_and_its_threads_are_recorded(tmp_path):
             env = {**os.environ, **({} if start else {"EVENTPROF": "1"})}
             env["EVENTPROF_OUTPUT"] = f"{word}-env.epr"
             done = subprocess.run(
-                [sys.executable, *start, "main.py", word], cwd=tmp_path, env=env, timeout=120,
+                [sys.executable, *start, "main.py", word], cwd=tmp_path, env=env, timeout=900,
                 capture_output=True,
             )  # fmt: skip
             assert done.returncode == 1, done.stderr
@@ -598,7 +598,7 @@ def test_record_in_a_signals_handler_while_numpy_is_loaded(tmp_path):
             import numpy
             recorders[0].stop()
             print(len(recorders[0].trace.events) > 0, numpy.arange(3).sum())
-        """)], capture_output=True, text=True, timeout=120,
+        """)], capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
     assert (done.stdout, done.stderr) == ("True 3\n", "")

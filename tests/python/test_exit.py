@@ -260,7 +260,7 @@ def inner(n): return len([n])
 """
 
 
-def child(code, backend, *, timeout=240, arguments=(), env=None, before=""):
+def child(code, backend, *, timeout=900, arguments=(), env=None, before=""):
     """Runs a script of its own, `before` ahead of all imports. Returns: status, output, errors."""
     script = before + PRELUDE.format(backend=backend) + textwrap.dedent(code)
     path = os.pathsep.join([os.path.dirname(raw.__file__), *sys.path])
@@ -419,7 +419,7 @@ def test_under_every_option(arguments, backend):
         + "\nwith rec: outer(1)\nprint(len(raw.rows(rec)) > 4)"
     )
     done = subprocess.run(
-        [sys.executable, *arguments, "-c", script], capture_output=True, text=True, timeout=240
+        [sys.executable, *arguments, "-c", script], capture_output=True, text=True, timeout=900
     )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     if arguments != ("-X", "importtime"):
@@ -535,7 +535,7 @@ def test_multiprocessing_while_recording(method, backend, tmp_path):
         [sys.executable, "-W", "ignore", str(script)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
         env={**os.environ, "PYTHONPATH": path},
     )
 
@@ -643,7 +643,7 @@ def test_a_program_that_forgets_the_functions_of_atexit_ends(begin, memory, tmp_
         )
 
     done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=900
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")

@@ -147,7 +147,7 @@ def test_gunicorn(tmp_path):
     try:
         answered = sum(ask(tmp_path / "web.sock") for _ in range(40))
         server.send_signal(signal.SIGTERM)
-        errors = server.communicate(timeout=60)[1]
+        errors = server.communicate(timeout=900)[1]
     finally:
         server.kill()
         server.wait()

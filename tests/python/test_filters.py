@@ -517,7 +517,7 @@ def test_a_forked_child_goes_on(backend):
               rec.trace.pairing["unmatched_ends"], flush=True)
         """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=900
     )
 
     assert done.returncode == 0, done.stderr
@@ -726,7 +726,7 @@ def test_a_folder_of_an_area_is_no_glob():
         print(sorted(set(rec.trace.calls["name"]) & {"f", "g"}))
         """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=900
     )
 
     assert done.stdout.strip() == "['g']", done.stderr

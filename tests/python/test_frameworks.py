@@ -55,7 +55,7 @@ def test_an_example_of_a_framework_runs(name, tmp_path):
         env={**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=900,
     )
 
     assert done.returncode == 0, done.stderr

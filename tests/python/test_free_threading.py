@@ -78,7 +78,7 @@ with eventprof.record() as rec: len("")
 rec.trace.events["name"]
 print(before, sys._is_gil_enabled())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
 
     assert (done.stdout, done.stderr) == ("False False\n", "")
 
@@ -106,7 +106,7 @@ def test_every_call_of_eight_threads_is_recorded_or_counted(policy, limit):
                 lock.acquire()
                 _thread.start_new_thread(spin, (30_011, lock))  # half a MiB of records each
             for lock in done:
-                assert lock.acquire(timeout=240)
+                assert lock.acquire(timeout=900)
     finally:
         gc.enable()
 
@@ -291,7 +291,7 @@ with warnings.catch_warnings(record=True) as seen:
 print(sys._jit.is_enabled(), [(w.category.__name__, "gh-156319" in str(w.message)) for w in seen])
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=900,
         env=dict(os.environ, PYTHON_JIT=str(int(on))),
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ def run(program, way, **words):
         [sys.executable, "-X", "faulthandler", "-c", program],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         # What is freed is unmapped at once: whoever looks at it later ends by a signal.
         env={
             **os.environ,

@@ -33,7 +33,7 @@ def recording(tmp_path_factory):
     (folder / "script.py").write_text(PROGRAM)
     command = guide.STEPS[0][0].replace("FILE", "run.epr").split()[1:]
     subprocess.run(
-        [sys.executable, "-P", "-m", "eventprof", *command], cwd=folder, check=True, timeout=120
+        [sys.executable, "-P", "-m", "eventprof", *command], cwd=folder, check=True, timeout=900
     )
     return str(folder / "run.epr")
 

@@ -551,7 +551,7 @@ import eventprof
 with eventprof.record() as rec: len("")
 print((rec.trace.calls["name"] == "len").sum())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n1\n", "")
 

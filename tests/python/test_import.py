@@ -230,7 +230,7 @@ def run(folder, *arguments, program=PROGRAM):
         cwd=folder,
         check=True,
         capture_output=True,
-        timeout=250,
+        timeout=900,
     )
 
 
@@ -614,7 +614,7 @@ def test_sampling_of_this_python(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM + "    import time\n    time.sleep(0.5)\n")
     done = subprocess.run(
         [sys.executable, "-m", "profiling.sampling", "run", "--binary", "-o", "x.bin", "program.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=250,
+        cwd=tmp_path, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     if done.returncode:
         pytest.skip(f"profiling.sampling does not run here: {done.stderr[-200:]}")

@@ -748,7 +748,7 @@ print([calls["name"][p] for p in spans["parent"][:3]])
 @pytest.mark.parametrize("imports", ["import eventprof, marking", "import marking, eventprof"])
 def test_a_c_extension_adds_events(extension, imports):
     status, output, errors = child(
-        C_WORK.format(folder=str(extension), imports=imports), "auto", timeout=120,
+        C_WORK.format(folder=str(extension), imports=imports), "auto", timeout=900,
         before="import sys\n" + f"sys.path.insert(0, {str(extension)!r})\n"
         + ("import marking\n" if imports.startswith("import marking") else ""),
     )  # fmt: skip
@@ -768,6 +768,6 @@ def test_a_c_extension_does_without_eventprof(extension):
          f"import sys; sys.path.insert(0, {str(extension)!r}); import marking\n"
          "marking.work(1000); marking.work_without_gil(10)\n"
          "print(marking.records(), 'eventprof' in sys.modules, 'numpy' in sys.modules)"],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "False False False\n"), done.stderr

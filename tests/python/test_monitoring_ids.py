@@ -385,7 +385,7 @@ def test_eventprof_run_says_that_its_id_was_changed(tmp_path):
 
     done = subprocess.run(
         [sys.executable, "-m", "eventprof", "run", "-o", tmp_path / "p.epr", program],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
     assert done.returncode == 0

@@ -692,6 +692,6 @@ def test_a_free_while_greenlets_change_the_stack(before):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=900,
     )
     assert process.stdout == "through\n", (process.returncode, process.stderr)

@@ -25,7 +25,7 @@ def execute(*cells):
         metadata={"kernelspec": {"name": "python3", "display_name": "x", "language": "python"}}
     )
     book.cells = [nbformat.v4.new_code_cell(text) for text in ("%load_ext eventprof", *cells)]
-    nbclient.NotebookClient(book, timeout=200, kernel_name="python3", allow_errors=True).execute()
+    nbclient.NotebookClient(book, timeout=900, kernel_name="python3", allow_errors=True).execute()
     nbformat.validate(book)
     return [cell.outputs for cell in book.cells[1:]]
 

@@ -111,7 +111,7 @@ def test_command_line_measures_it_when_asked(tmp_path):
     out = tmp_path / "out.epr"
     subprocess.run(
         [sys.executable, "-m", "eventprof", "run", "--overhead", "-o", str(out), "-c", "len('')"],
-        check=True, timeout=120,
+        check=True, timeout=900,
     )  # fmt: skip
 
     assert set(eventprof.open(out).metadata["overhead"]) == EVERY | {"spread", "measured"}

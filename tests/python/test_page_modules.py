@@ -26,7 +26,7 @@ def node():
     if found is None:
         pytest.skip("no node here: apt-get install nodejs")
     printed = subprocess.run(
-        [found, "--version"], capture_output=True, text=True, timeout=60
+        [found, "--version"], capture_output=True, text=True, timeout=900
     ).stdout
     if int(printed.removeprefix("v").partition(".")[0]) < 18:
         pytest.skip(f"node {printed.strip()} has no test runner")
@@ -38,7 +38,7 @@ def test_the_modules_joined_are_one_script(tmp_path, modules):
     """No name at the top of a module is used by another one, too."""
     (tmp_path / "page.cjs").write_text(code(modules))
     done = subprocess.run(
-        [node(), "--check", "page.cjs"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+        [node(), "--check", "page.cjs"], cwd=tmp_path, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
 
@@ -69,7 +69,7 @@ def test_modules_in_node(tmp_path, name):
     shutil.copy(TESTS / name, tmp_path)
 
     done = subprocess.run(
-        [node(), "--test", name], cwd=tmp_path, capture_output=True, text=True, timeout=240
+        [node(), "--test", name], cwd=tmp_path, capture_output=True, text=True, timeout=900
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -95,7 +95,7 @@ def test_the_page_writes_times_and_sizes_as_reports_do(tmp_path):
 
     done = subprocess.run(
         [node(), "shown.mjs", json.dumps(values)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=240,
+        cwd=tmp_path, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

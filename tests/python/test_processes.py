@@ -16,7 +16,7 @@ from test_exit import child
 pytestmark = pytest.mark.usefixtures("restored")
 
 
-def script(tmp_path, text, *, timeout=120, arguments=("-W", "ignore")):
+def script(tmp_path, text, *, timeout=900, arguments=("-W", "ignore")):
     """Runs a file of its own, which spawned processes can import. Returns: status, output, errors."""
     path = tmp_path / "main.py"
     path.write_text(textwrap.dedent(text))
@@ -126,7 +126,7 @@ def test_fork_while_a_recorder_starts_and_stops_on_another_thread(backend):
     """,
         backend,
         arguments=("-W", "ignore"),
-        timeout=120,
+        timeout=900,
     )
 
     assert (status, output, errors) == (0, "done\n", "")

@@ -85,7 +85,7 @@ def find_pypy() -> str | None:
     for candidate in filter(None, candidates):
         try:
             done = subprocess.run(
-                [candidate, "-c", code], capture_output=True, text=True, timeout=120, check=False
+                [candidate, "-c", code], capture_output=True, text=True, timeout=900, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
@@ -107,7 +107,7 @@ def written(tmp_path_factory):
         [pypy, str(program), str(SOURCES), str(archive), str(tables)],
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -71,7 +71,7 @@ def test_in_threads_of_their_own():
 
     found = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=240,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
 
     assert found.stderr == ""

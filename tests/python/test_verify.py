@@ -291,7 +291,7 @@ for _ in range(30):
 
 def run_program(path, end):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(end=end), str(path)], timeout=120, check=False
+        [sys.executable, "-c", PROGRAM.format(end=end), str(path)], timeout=900, check=False
     )
     return done.returncode
 
@@ -306,7 +306,7 @@ def killed(tmp_path):
 def command(*words):
     done = subprocess.run(
         [sys.executable, "-m", "eventprof", "verify", *map(str, words)],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

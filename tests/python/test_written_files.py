@@ -51,7 +51,7 @@ def started(folder, *words, **env):
     """A process of eventprof."""
     return subprocess.run(
         [sys.executable, *words], cwd=folder, env=environment() | env, capture_output=True, text=True,
-        timeout=120,
+        timeout=900,
     )  # fmt: skip
 
 

@@ -243,7 +243,7 @@ def test_several_processes_read_the_same(trace, saved):
         for _ in range(3)
     ]
 
-    found = {reader.communicate(timeout=120)[0].strip() for reader in readers}
+    found = {reader.communicate(timeout=900)[0].strip() for reader in readers}
 
     assert found == {digest(trace)}
     assert [reader.returncode for reader in readers] == [0, 0, 0]

@@ -443,7 +443,7 @@ def go_pprof():
 
     def run(*arguments):
         return subprocess.run(
-            [go, "tool", "pprof", *arguments], capture_output=True, timeout=200,
+            [go, "tool", "pprof", *arguments], capture_output=True, timeout=900,
             env={**os.environ, "GOTOOLCHAIN": "local", "GOPROXY": "off"},
         )  # fmt: skip
 

@@ -35,7 +35,7 @@ def profiler(tmp_path):
     def ask(*words, attempts=20):
         done = subprocess.run(
             [node, str(Path(script).resolve()), *words], capture_output=True, text=True,
-            timeout=60, env=environment,
+            timeout=900, env=environment,
         )  # fmt: skip
         late = re.search(r"may still be running as pid (\d+)", done.stderr)
         if late and attempts:  # it gives its daemon half a second, which a busy machine may not

@@ -61,7 +61,7 @@ def answers(tmp_path_factory):
     done = subprocess.run(
         [node, HERE / "trace_processor.mjs", str(folder), json.dumps(list(QUERIES.values()))]
         + [path for _, path in made.values()],
-        capture_output=True, text=True, timeout=250,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.removesuffix("\n").split("\n")

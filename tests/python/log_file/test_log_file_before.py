@@ -125,7 +125,7 @@ def test_a_second_file_says_that_it_is_written_at_its_stop(tmp_path, stops):
     assert "the events are in memory" in " ".join(str(trace).split())
     assert "Nothing lost" not in str(trace)
 
-    program.communicate("\n", timeout=60)
+    program.communicate("\n", timeout=900)
     assert program.returncode == -signal.SIGKILL
     trace = eventprof.open(late)
     assert len(trace.events) == 0

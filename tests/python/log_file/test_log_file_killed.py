@@ -229,7 +229,7 @@ def test_multiprocessing(method, tmp_path):
         ],
         env={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
-        timeout=120,
+        timeout=900,
     )
 
     traces = {name: eventprof.open(output / name) for name in os.listdir(output)}

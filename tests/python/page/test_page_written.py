@@ -137,7 +137,7 @@ def test_run_opens_the_page_when_the_program_has_ended(tmp_path):
     (tmp_path / "opened.sh").chmod(0o755)
     made = subprocess.run(
         [sys.executable, "-m", "eventprof", "run", "--view", "-o", "a.epr", "main.py"],
-        cwd=tmp_path, text=True, capture_output=True, timeout=120,
+        cwd=tmp_path, text=True, capture_output=True, timeout=900,
         env={**os.environ, "BROWSER": str(tmp_path / "opened.sh"), "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert (made.returncode, made.stdout) == (0, "last\n")
