@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_exit import child
+from children import child
 
 import eventprof
 

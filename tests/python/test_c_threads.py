@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 import raw
-from test_exit import child
+from children import child
 
 from eventprof import _core
 

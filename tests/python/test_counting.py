@@ -16,7 +16,7 @@ import nasty
 import programs
 import pytest
 import raw
-from test_oracles_calls import cprofile_counts
+from counted import cprofile_counts
 
 import eventprof
 import eventprof.tables.counting_table

@@ -11,8 +11,8 @@ import nasty
 import programs
 import pytest
 import raw
-from test_oracles_calls import PROGRAMS, SMALL, without_waits
-from test_oracles_memory import allocation_histogram
+from counted import PROGRAMS, SMALL, without_waits
+from histogram import allocation_histogram
 
 import eventprof
 

@@ -10,8 +10,8 @@ import types
 
 import numpy as np
 import pytest
+from folding import assert_same_without_columns
 from log_children import of_a_later_version
-from test_folds_of_files import assert_same_without_columns
 
 import eventprof
 from eventprof.answers.tree import Tree

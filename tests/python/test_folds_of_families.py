@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 import raw
-from test_folds_of_files import answers, record
+from folding import answers, record
 
 import eventprof
 from eventprof import cli

@@ -10,7 +10,7 @@ import signal
 import programs
 import pytest
 import raw
-from test_exit import child
+from children import child
 
 import eventprof
 

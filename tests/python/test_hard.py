@@ -16,7 +16,7 @@ import types
 import nasty
 import pytest
 import raw
-from test_exit import child
+from children import child
 
 pytestmark = pytest.mark.usefixtures("restored")
 

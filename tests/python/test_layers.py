@@ -262,3 +262,18 @@ def test_no_file_is_too_long_to_be_of_one_idea(folder):
     assert files
     lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
     assert {path: count for path, count in lines.items() if count > 1000} == {}
+
+
+# ---- The tests ---------------------------------------------------------------------------------------
+
+
+def test_no_test_module_imports_another():
+    """What two of them need is in a module of its own: a file can be read, moved and run alone."""
+    tests = ROOT / "tests" / "python"
+    imports = {
+        f"{path.relative_to(tests)}: {line.strip()}"
+        for path in tests.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").split("\n")
+        if re.match(r"\s*(from|import)\s+(\w+\.)*test_\w+\s*(import|$|,)", line)
+    }
+    assert imports == set()

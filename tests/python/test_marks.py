@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 
 import pytest
-from test_exit import child
+from children import child
 
 import eventprof
 

@@ -13,15 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from preloading import SANITIZED, environment
 
 import eventprof
 from eventprof import _core
 from eventprof.recording import native
 
-# The sanitizers have an allocator of their own, which must be the first that is loaded.
-SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "") or "sanitizer" in (
-    sysconfig.get_config_var("CONFIG_ARGS") or ""
-)
 pytestmark = [
     pytest.mark.version,
     pytest.mark.skipif(sys.platform != "linux", reason="needs LD_PRELOAD"),
@@ -36,10 +33,6 @@ asks_the_c_library = pytest.mark.skipif(
 
 HERE = Path(__file__).parent
 SIZE, PAGE = 12347, 4096
-
-
-def environment(**more):
-    return {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{HERE}", **more}
 
 
 def in_child(code, preload=True, **more):

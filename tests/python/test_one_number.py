@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from test_tree import PROGRAMS, Machine
+from tree_programs import PROGRAMS, Machine
 
 import eventprof
 

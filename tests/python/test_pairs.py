@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import raw
 import read_log
-from test_native import SANITIZED, environment
+from preloading import SANITIZED, environment
 
 import eventprof
 from eventprof.recording import native

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 import raw
 from amounts import amount
-from test_exit import child
+from children import child
 
 pytestmark = pytest.mark.usefixtures("restored")
 

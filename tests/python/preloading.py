@@ -1,0 +1,17 @@
+"""What tests that preload the library for C allocations share."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# The sanitizers have an allocator of their own, which must be the first that is loaded.
+SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "") or "sanitizer" in (
+    sysconfig.get_config_var("CONFIG_ARGS") or ""
+)
+
+
+def environment(**more):
+    return {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{HERE}", **more}
