@@ -21,6 +21,7 @@ def openings(trace):
 
 
 def our_counts(run, backend) -> tuple[Counter, Counter]:
+    gc.collect()  # generators that earlier tests left would be closed in this recording
     rec = raw.recorder(backend=backend)
     with rec:
         run()
