@@ -5,8 +5,24 @@
 #include <string.h>
 
 #include "array.h"
-#include "columns_parts.h"
 #include "names.h"
+
+/* ---- The functions that fill columns, below: one for each FILL and BLOCKS of the list -------- */
+
+#define EP_COLUMN(table, name, type, reading, source, null, unit, meaning, more) source
+#define EP_INNER(table, name, type, source) source
+#define VIEW(step, pairs, field)
+#define ROWS(step, field, row, member)
+/* They write a value for each row of the table. */
+#define FILL(step, pairs, function) static void fill_##function(const ep_trace *trace, void *to);
+#define BLOCKS(step, otherwise, function) static void fill_##function(const ep_trace *trace, void *to);
+#include "columns.def"
+#undef EP_COLUMN
+#undef EP_INNER
+#undef VIEW
+#undef ROWS
+#undef FILL
+#undef BLOCKS
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
@@ -34,9 +50,9 @@
     .step = EP_STEP_##step_, .array_at = offsetof(ep_trace, field), .stride = sizeof(row), \
     .member_at = offsetof(row, member)
 #define FILL(step_, pairs_, function) \
-    .step = EP_STEP_##step_, .pairs = (pairs_), .fill = ep_fill_##function
-#define BLOCKS(step_, otherwise_, function)                                 \
-    .step = EP_STEP_##step_, .fill = ep_fill_##function, .of_blocks = true, \
+    .step = EP_STEP_##step_, .pairs = (pairs_), .fill = fill_##function
+#define BLOCKS(step_, otherwise_, function)                              \
+    .step = EP_STEP_##step_, .fill = fill_##function, .of_blocks = true, \
     .otherwise = (otherwise_)
 #define NEVER .null = EP_NULL_NEVER, .null_if = ""
 #define NEGATIVE(when) .null = EP_NULL_NEGATIVE, .null_if = (when)
@@ -306,4 +322,444 @@ ep_value_is_known(const ep_trace *trace, const ep_column *column, const ep_value
             return !trace->no_lock;
     }
     return true;
+}
+
+/* ---- Names and files of functions ------------------------------------------------------------ */
+
+typedef enum name_part {
+    PART_QUALNAME,
+    PART_MODULE,
+    PART_FILE
+} name_part;
+
+static int32_t
+string_of(const ep_name *name, name_part part)
+{
+    uint32_t string = part == PART_QUALNAME ? name->qualname
+                      : part == PART_MODULE ? name->module
+                                            : name->file;
+    return string != EP_STRING_NONE ? (int32_t)string : -1;
+}
+
+/* Replaces rows of functions by ids of their strings; -1: unknown, of either. */
+static void
+functions_to_strings(const ep_functions *functions, int32_t *rows, size_t count, name_part part)
+{
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = rows[i] >= 0 ? string_of(ep_name_get(functions->name_id[rows[i]]), part) : -1;
+    }
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static void
+fill_event_function(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    const ep_id_map *map = &trace->functions.map;
+    /* One table a kind: closing kinds name a name, the others a site. */
+    const int32_t *table[EP_KIND_COUNT];
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        table[kind] = ep_kind_has_name((unsigned)kind) ? map->name_function : map->site_function;
+    }
+    int32_t *function = to;
+    for (size_t row = 0; row < c->count; row++) {
+        function[row] = table[c->kind[row]][c->id[row]];
+    }
+}
+
+static void
+fill_event_name(const ep_trace *trace, void *to)
+{
+    fill_event_function(trace, to);
+    functions_to_strings(&trace->functions, to, trace->decoded.columns.count, PART_QUALNAME);
+}
+
+/* Calls and their ends: the function's first line. Allocations: the line that was executing. */
+static void
+fill_event_line(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    const ep_id_map *map = &trace->functions.map;
+    int32_t *line = to;
+    for (size_t row = 0; row < c->count; row++) {
+        const ep_kind_info *info = &ep_kinds[c->kind[row]];
+        uint32_t id = c->id[row];
+        if (info->form != EP_FORM_CALL) {
+            line[row] = map->site_line[id];
+            continue;
+        }
+        uint32_t name = info->has_name ? id : ep_site_callee(id);
+        line[row] = ep_name_get(name)->line > 0 ? ep_name_get(name)->line : -1;
+    }
+}
+
+/* For calls and their ends: the caller of the function. For marks and other events of the program: where
+ * they were made. Allocator events, lines and other events inside of functions have no caller. */
+static void
+fill_caller_from(const ep_trace *trace, int32_t *to, const int32_t *by_site)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    for (size_t row = 0; row < c->count; row++) {
+        const ep_kind_info *info = &ep_kinds[c->kind[row]];
+        int32_t call = trace->calls.row_call[row];
+        if (info->form == EP_FORM_POINT || info->form == EP_FORM_VALUE) {
+            to[row] = trace->functions.map.site_caller[c->id[row]] >= 0 ? by_site[c->id[row]] : -1;
+        } else if (info->form != EP_FORM_CALL) {
+            to[row] = -1;
+        } else if (info->pairing == EP_PAIRING_OPENS) {
+            to[row] = by_site[c->id[row]];
+        } else {
+            to[row] = call >= 0 ? by_site[ep_call_site(&trace->calls, (size_t)call)] : -1;
+        }
+    }
+}
+
+static void
+fill_event_caller(const ep_trace *trace, void *to)
+{
+    fill_caller_from(trace, to, trace->functions.map.site_caller);
+}
+
+static void
+fill_event_caller_line(const ep_trace *trace, void *to)
+{
+    fill_caller_from(trace, to, trace->functions.map.site_line);
+}
+
+static void
+fill_event_depth(const ep_trace *trace, void *to)
+{
+    ep_calls_row_depth(&trace->calls, 0, trace->decoded.columns.count, to);
+}
+
+static void
+fill_event_address(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    uint64_t *address = to;
+    memset(address, 0, c->count * sizeof *address);
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        unsigned kind = c->kind[c->alloc_row[i]];
+        bool is_address = ep_kinds[kind].form != EP_FORM_VALUE ||
+                          ep_kinds[kind].group == EP_GROUP_OBJECT;
+        address[c->alloc_row[i]] = is_address ? c->address[i] : 0;
+    }
+}
+
+/* The value of an event of the form VALUE as a number. */
+static double
+value_of(unsigned kind, uint64_t word)
+{
+    double value = NAN;
+    switch (kind) {
+        case EP_KIND_COUNTER:
+            memcpy(&value, &word, sizeof value);
+            break;
+        case EP_KIND_GC_COLLECTED:
+            value = (double)(uint32_t)word;
+            break;
+        case EP_KIND_FLOW:
+            value = (double)(word >> 2);
+            break;
+        default:
+            value = ep_kinds[kind].form == EP_FORM_VALUE && ep_kinds[kind].group != EP_GROUP_OBJECT
+                        ? (double)word
+                        : NAN;
+            break;
+    }
+    return value;
+}
+
+static void
+fill_event_value(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    double *value = to;
+    for (size_t row = 0; row < c->count; row++) {
+        value[row] = NAN;
+    }
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        value[c->alloc_row[i]] = value_of(c->kind[c->alloc_row[i]], c->address[i]);
+    }
+}
+
+/* The word as it was recorded. */
+static void
+fill_event_word(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    uint64_t *word = to;
+    memset(word, 0, c->count * sizeof *word);
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        word[c->alloc_row[i]] = c->address[i];
+    }
+}
+
+static void
+fill_event_size(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    int64_t *size = to;
+    memset(size, 0xFF, c->count * sizeof *size);    /* -1 */
+    for (size_t i = 0; i < c->alloc_count; i++) {
+        size[c->alloc_row[i]] = c->size[i];
+    }
+}
+
+static void
+fill_event_domain(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    int8_t code[EP_KIND_COUNT], *domain = to;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        code[kind] = ep_kinds[kind].domain == EP_DOMAIN_NONE ? -1 : (int8_t)ep_kinds[kind].domain;
+    }
+    for (size_t row = 0; row < c->count; row++) {
+        domain[row] = code[c->kind[row]];
+    }
+}
+
+/* Bytes; -1: not such a row, or unknown. */
+static void
+fill_event_offset(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    int32_t *offset = to;
+    for (size_t row = 0; row < c->count; row++) {
+        offset[row] = ep_kind_is_inside(c->kind[row]) ? ep_site_get(c->id[row])->offset : -1;
+    }
+}
+
+/* String ids. */
+static void
+fill_event_opcode(const ep_trace *trace, void *to)
+{
+    const ep_columns *c = &trace->decoded.columns;
+    int32_t *opcode = to;
+    for (size_t row = 0; row < c->count; row++) {
+        opcode[row] = c->kind[row] == EP_KIND_INSTRUCTION
+                          ? (int32_t)ep_site_get(c->id[row])->task - 1
+                          : -1;
+    }
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static void
+fill_call_name(const ep_trace *trace, void *to)
+{
+    memcpy(to, trace->calls.function, trace->calls.count * sizeof *trace->calls.function);
+    functions_to_strings(&trace->functions, to, trace->calls.count, PART_QUALNAME);
+}
+
+static void
+fill_call_file(const ep_trace *trace, void *to)
+{
+    memcpy(to, trace->calls.function, trace->calls.count * sizeof *trace->calls.function);
+    functions_to_strings(&trace->functions, to, trace->calls.count, PART_FILE);
+}
+
+static void
+fill_call_first_line(const ep_trace *trace, void *to)
+{
+    int32_t *line = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        int32_t function = trace->calls.function[call];
+        int32_t first = function >= 0 ? ep_name_get(trace->functions.name_id[function])->line : 0;
+        line[call] = first > 0 ? first : -1;
+    }
+}
+
+static void
+fill_call_caller(const ep_trace *trace, void *to)
+{
+    const int32_t *by_site = trace->functions.map.site_caller;
+    int32_t *caller = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        caller[call] = by_site[ep_call_site(&trace->calls, call)];
+    }
+}
+
+static void
+fill_call_line(const ep_trace *trace, void *to)
+{
+    const int32_t *by_site = trace->functions.map.site_line;
+    int32_t *line = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        line[call] = by_site[ep_call_site(&trace->calls, call)];
+    }
+}
+
+/* String ids: the task of the call's site, or else that of its parent. */
+static void
+fill_call_task(const ep_trace *trace, void *to)
+{
+    const int32_t *parent = trace->calls.parent;
+    int32_t *task = to;
+    for (size_t call = 0; call < trace->calls.count; call++) {
+        uint32_t own = ep_site_get(ep_call_site(&trace->calls, call))->task;
+        task[call] = own != 0 ? (int32_t)own - 1 : parent[call] >= 0 ? task[parent[call]]
+                                                                     : -1;
+    }
+}
+
+/* ---- allocations ----------------------------------------------------------------------------- */
+
+static void
+fill_block_name(const ep_trace *trace, void *to)
+{
+    memcpy(to, trace->blocks.function, trace->blocks.count * sizeof *trace->blocks.function);
+    functions_to_strings(&trace->functions, to, trace->blocks.count, PART_QUALNAME);
+}
+
+static void
+fill_block_line(const ep_trace *trace, void *to)
+{
+    const int32_t *by_site = trace->functions.map.site_line;
+    int32_t *line = to;
+    for (size_t block = 0; block < trace->blocks.count; block++) {
+        line[block] = by_site[ep_block_site(&trace->blocks, block)];
+    }
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static void
+fill_function_string(const ep_trace *trace, int32_t *string, name_part part)
+{
+    for (size_t row = 0; row < trace->functions.count; row++) {
+        string[row] = string_of(ep_name_get(trace->functions.name_id[row]), part);
+    }
+}
+
+static void
+fill_function_name(const ep_trace *trace, void *to)
+{
+    fill_function_string(trace, to, PART_QUALNAME);
+}
+
+static void
+fill_function_module(const ep_trace *trace, void *to)
+{
+    fill_function_string(trace, to, PART_MODULE);
+}
+
+static void
+fill_function_file(const ep_trace *trace, void *to)
+{
+    fill_function_string(trace, to, PART_FILE);
+}
+
+static void
+fill_function_line(const ep_trace *trace, void *to)
+{
+    int32_t *line = to;
+    for (size_t row = 0; row < trace->functions.count; row++) {
+        int32_t first = ep_name_get(trace->functions.name_id[row])->line;
+        line[row] = first > 0 ? first : -1;
+    }
+}
+
+static void
+fill_function_kind(const ep_trace *trace, void *to)
+{
+    uint8_t *kind = to;
+    for (size_t row = 0; row < trace->functions.count; row++) {
+        kind[row] = ep_name_get(trace->functions.name_id[row])->kind;
+    }
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void
+fill_line_string(const ep_trace *trace, int32_t *string, name_part part)
+{
+    for (size_t row = 0; row < trace->lines.count; row++) {
+        string[row] = trace->lines.rows[row].function;
+    }
+    functions_to_strings(&trace->functions, string, trace->lines.count, part);
+}
+
+static void
+fill_line_name(const ep_trace *trace, void *to)
+{
+    fill_line_string(trace, to, PART_QUALNAME);
+}
+
+static void
+fill_line_file(const ep_trace *trace, void *to)
+{
+    fill_line_string(trace, to, PART_FILE);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void
+fill_thread_name(const ep_trace *trace, void *to)
+{
+    int32_t *string = to;
+    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+        const char *name = ep_trace_thread_name(&trace->decoded.threads[row]);
+        uint32_t id = name != NULL ? ep_string_add((ep_text){name, strlen(name)}) : EP_STRING_NONE;
+        string[row] = id != EP_STRING_NONE ? (int32_t)id : -1;
+    }
+}
+
+static void
+fill_thread_native_id(const ep_trace *trace, void *to)
+{
+    int64_t *id = to;
+    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+        const ep_thread *thread = trace->decoded.threads[row].thread;
+        id[row] = thread != NULL ? (int64_t)thread->native_id : 0;
+    }
+}
+
+static int64_t
+sum(const uint64_t counts[EP_KIND_COUNT])
+{
+    uint64_t all = 0;
+    for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+        all += counts[kind];
+    }
+    return (int64_t)all;
+}
+
+static void
+fill_thread_first(const ep_trace *trace, void *to)
+{
+    int64_t *first = to;
+    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+        const ep_trace_thread *thread = &trace->decoded.threads[row];
+        first[row] = sum(thread->recorded) > 0 ? thread->first_ns : -1;
+    }
+}
+
+static void
+fill_thread_last(const ep_trace *trace, void *to)
+{
+    int64_t *last = to;
+    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+        const ep_trace_thread *thread = &trace->decoded.threads[row];
+        last[row] = sum(thread->recorded) > 0 ? thread->last_ns : -1;
+    }
+}
+
+static void
+fill_thread_recorded(const ep_trace *trace, void *to)
+{
+    int64_t *recorded = to;
+    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+        recorded[row] = sum(trace->decoded.threads[row].recorded);
+    }
+}
+
+static void
+fill_thread_lost(const ep_trace *trace, void *to)
+{
+    int64_t *lost = to;
+    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+        lost[row] = sum(trace->decoded.threads[row].lost);
+    }
 }

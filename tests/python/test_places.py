@@ -128,8 +128,8 @@ def tree(tmp_path_factory):
         example("Adding a column", "eventprof/trace/columns.def"),
     )
     append(
-        tree / "eventprof/trace/columns_pairs.c",
-        example("Adding a column", "eventprof/trace/columns_pairs.c"),
+        tree / "eventprof/trace/columns.c",
+        example("Adding a column", "eventprof/trace/columns.c"),
     )
     append(
         tree / "python/src/hooks/sources.def",
