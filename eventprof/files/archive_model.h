@@ -15,7 +15,7 @@
 #ifndef EP_ARCHIVE_MODEL_H
 #define EP_ARCHIVE_MODEL_H
 
-#include "archive_parts.h"
+#include "archive_format.h"
 #include "places.h"
 
 /* ---- Layout ----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "archive_parts.h"
+#include "archive_format.h"
 
 #include "memory.h"
 #include "names.h"
@@ -513,7 +513,7 @@ write_kinds(writer *w)
     return write_items(w, &(item_writer){EP_SECTION_KINDS, EP_KIND_COUNT, 6 * EP_VARINT_BYTES, put_kind});
 }
 
-/* In this order: items refer to those of earlier sections. archive_items.c has the readers. */
+/* In this order: items refer to those of earlier sections. archive_read.c has the readers. */
 static ep_status
 write_all_items(writer *w)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "archive_parts.h"
+#include "archive_format.h"
 #include "memory.h"
 #include "names.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "archive.h"
-#include "archive_parts.h"
+#include "archive_format.h"
 
 #define NAME_COUNT 40
 #define SITE_COUNT 100

@@ -1,7 +1,7 @@
 /* Shared by the archive's writer and reader: sections, and the events. Other code includes archive.h, the
  * interface. */
-#ifndef EP_ARCHIVE_PARTS_H
-#define EP_ARCHIVE_PARTS_H
+#ifndef EP_ARCHIVE_FORMAT_H
+#define EP_ARCHIVE_FORMAT_H
 
 #include <string.h>
 
