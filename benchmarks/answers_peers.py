@@ -1,4 +1,4 @@
-"""The same program under eventprof, memray and VizTracer, and what an answer takes.
+"""One program under eventprof, memray and VizTracer, and what an answer takes.
 
 Seconds are of the processor, of a process for each command: starting Python is part of them. A
 ratio is over the line of eventprof that answers the same question. memray has only memory,

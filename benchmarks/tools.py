@@ -104,7 +104,7 @@ empty_calls = empty_monitoring if MONITORING else empty_profile
 
 
 def clocked(tool: Tool) -> Tool:
-    """The same hooks, which also read the processor's counter: the least that a recorder pays."""
+    """A tool's hooks, which also read the processor's counter: the least that a recorder pays."""
 
     @contextmanager
     def with_clock() -> Iterator[None]:

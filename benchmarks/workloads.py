@@ -341,7 +341,7 @@ ALLOCATIONS: dict[str, Callable[[], Run]] = {
 
 
 def threads(count: int) -> Callable[[], Run]:
-    """The same number of calls, by that many threads."""
+    """A number of calls that does not depend on `count`, the number of threads that make them."""
 
     def factory() -> Run:
         def rounds() -> None:

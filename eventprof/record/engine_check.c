@@ -139,7 +139,7 @@ check_threads(void)
     for (size_t i = 0; i < ep_engine.thread_count; i++) {
         const ep_thread *thread = ep_engine.threads[i];
         EP_INVARIANT(thread->id == i + 1, "thread %" PRIu32 " at %zu", thread->id, i);
-        EP_INVARIANT(thread->unsettled_count <= EP_DOUBTED_MAX, "%" PRIu32 " unsettled calls",
+        EP_INVARIANT(thread->unsettled_count <= EP_UNSETTLED_MAX, "%" PRIu32 " unsettled calls",
                      thread->unsettled_count);
         EP_INVARIANT(thread->thrown_count <= EP_THROWN_MAX, "%" PRIu32 " thrown slices",
                      thread->thrown_count);

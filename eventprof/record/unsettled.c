@@ -11,7 +11,7 @@ ep_engine_unsettle(ep_thread *thread, const void *frame, uint32_t site)
     while (i < thread->unsettled_count && thread->unsettled[i].frame != frame) {
         i++;
     }
-    if (i == EP_DOUBTED_MAX) {
+    if (i == EP_UNSETTLED_MAX) {
         return;
     }
     thread->unsettled[i].frame = frame;

@@ -60,7 +60,7 @@ ep_quota_share(int descriptor, uint64_t limit_bytes, bool warns, ep_error *error
 bool
 ep_quota_is_soon_full(const ep_quota_state *state)
 {
-    if (state->elapsed_ns < EP_ROOM_RATE_NS || state->used_bytes == 0) {
+    if (state->elapsed_ns < EP_QUOTA_RATE_NS || state->used_bytes == 0) {
         return false;
     }
     if (state->used_bytes >= state->limit_bytes) {
@@ -68,7 +68,7 @@ ep_quota_is_soon_full(const ep_quota_state *state)
     }
     /* In floating point, because bytes times ns may not fit 64 bits. */
     double left_bytes = (double)(state->limit_bytes - state->used_bytes);
-    return left_bytes * (double)state->elapsed_ns < (double)EP_ROOM_SOON_NS * (double)state->used_bytes;
+    return left_bytes * (double)state->elapsed_ns < (double)EP_QUOTA_SOON_NS * (double)state->used_bytes;
 }
 
 static ep_quota_state
@@ -85,7 +85,7 @@ static bool
 is_time_to_warn(const room_page *page)
 {
     ep_quota_state state = state_of(page);
-    return state.used_bytes > state.limit_bytes - state.limit_bytes / EP_ROOM_PARTS_LEFT ||
+    return state.used_bytes > state.limit_bytes - state.limit_bytes / EP_QUOTA_PARTS_LEFT ||
            ep_quota_is_soon_full(&state);
 }
 

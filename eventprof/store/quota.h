@@ -3,8 +3,8 @@
  * A page of shared memory has the sum of the bytes of all files. Before a file grows by a slot of events,
  * its process adds the slot to the sum. There is no lock. What a killed process took stays counted, as its
  * file stays on the disk. */
-#ifndef EP_ROOM_H
-#define EP_ROOM_H
+#ifndef EP_QUOTA_H
+#define EP_QUOTA_H
 
 #include "types.h"
 
@@ -29,16 +29,16 @@ typedef struct ep_quota_state {
     int64_t elapsed_ns;                /* since the first process began */
 } ep_quota_state;
 
-/* Warns that the room will be full within EP_ROOM_SOON_NS at the rate so far, which is known from
- * EP_ROOM_RATE_NS on, or that less than one part in EP_ROOM_PARTS_LEFT of it is left. The helper thread
+/* Warns that the room will be full within EP_QUOTA_SOON_NS at the rate so far, which is known from
+ * EP_QUOTA_RATE_NS on, or that less than one part in EP_QUOTA_PARTS_LEFT of it is left. The helper thread
  * (record/prefault.h) of one of the processes calls it, once. NULL: nobody is warned. */
 extern void (*ep_quota_tell)(const ep_quota_state *state);
 /* CLOCK_MONOTONIC; tests set another one. */
 extern int64_t (*ep_quota_clock)(void);
-#define EP_ROOM_PARTS_LEFT 4
-#define EP_ROOM_SOON_NS (INT64_C(60) * 1000000000)
+#define EP_QUOTA_PARTS_LEFT 4
+#define EP_QUOTA_SOON_NS (INT64_C(60) * 1000000000)
 /* Not sooner: a program that starts is faster, or slower, than later. */
-#define EP_ROOM_RATE_NS (INT64_C(2) * 1000000000)
+#define EP_QUOTA_RATE_NS (INT64_C(2) * 1000000000)
 
 /* Whether the room will be full soon at the rate so far. */
 bool ep_quota_is_soon_full(const ep_quota_state *state);

@@ -7,7 +7,7 @@
 #define EP_THREAD_NAME_BYTES 64
 
 /* At most so many nested functions at their entry, each interrupted there by code that called the next. */
-#define EP_DOUBTED_MAX 16
+#define EP_UNSETTLED_MAX 16
 
 /* At most so many nested slices whose throws are remembered one by one. */
 #define EP_THROWN_MAX 16
@@ -36,7 +36,7 @@ typedef struct ep_thread {
     struct {
         const void *frame;
         uint32_t site;
-    } unsettled[EP_DOUBTED_MAX];
+    } unsettled[EP_UNSETTLED_MAX];
     uint32_t unsettled_count;
     /* Frames of slices that an exception began and that have not ended, innermost last (thrown.c). Changed
      * by the thread itself, or while it is stopped. */

@@ -7,60 +7,60 @@
 #include "array.h"
 #include "memory.h"
 
-const ep_finding_info ep_findings[EP_FINDING_COUNT] = {
-#define EP_FINDING(NAME, sort_word, means) [EP_FINDING_##NAME] = {sort_word, means},
-#include "findings.def"
-#undef EP_FINDING
+const ep_trace_fault_info ep_trace_faults[EP_TRACE_FAULT_COUNT] = {
+#define EP_TRACE_FAULT(NAME, sort_word, means) [EP_TRACE_FAULT_##NAME] = {sort_word, means},
+#include "trace_faults.def"
+#undef EP_TRACE_FAULT
 };
 
-/* ---- Findings -------------------------------------------------------------------------------- */
+/* ---- Faults ---------------------------------------------------------------------------------- */
 
 static void
-add_finding(ep_verification *verification, const ep_finding *finding)
+add_fault(ep_verification *verification, const ep_trace_fault *fault)
 {
-    verification->counts[finding->sort]++;
-    /* Findings nearly always come in order of rows; one that a later event confirms is moved forward. */
+    verification->counts[fault->sort]++;
+    /* Faults nearly always come in order of rows; one that a later event confirms is moved forward. */
     size_t at = verification->count;
     if (at == verification->limit) {
-        if (verification->findings[at - 1].row <= finding->row) {
+        if (verification->faults[at - 1].row <= fault->row) {
             return;
         }
         at--;
     } else {
         verification->count++;
     }
-    for (; at > 0 && verification->findings[at - 1].row > finding->row; at--) {
-        verification->findings[at] = verification->findings[at - 1];
+    for (; at > 0 && verification->faults[at - 1].row > fault->row; at--) {
+        verification->faults[at] = verification->faults[at - 1];
     }
-    verification->findings[at] = *finding;
+    verification->faults[at] = *fault;
 }
 
 void
 ep_verification_clear(ep_verification *verification)
 {
-    free(verification->findings);
+    free(verification->faults);
     *verification = (ep_verification){0};
 }
 
 static void
-report(ep_verification *to, bool excused, const ep_finding *finding)
+report(ep_verification *to, bool excused, const ep_trace_fault *fault)
 {
     if (excused) {
-        to->excused[finding->sort]++;
+        to->excused[fault->sort]++;
     } else {
-        add_finding(to, finding);
+        add_fault(to, fault);
     }
 }
 
-static ep_finding
-finding_at(const ep_verify_input *input, ep_finding_sort sort, size_t row)
+static ep_trace_fault
+fault_at(const ep_verify_input *input, ep_trace_fault_sort sort, size_t row)
 {
-    return (ep_finding){
+    return (ep_trace_fault){
         .sort = sort,
         .row = row,
         .thread = input->columns->thread[row],
         .time_ns = input->columns->time_ns[row],
-        .other_row = EP_FINDING_NO_ROW,
+        .other_row = EP_TRACE_FAULT_NO_ROW,
     };
 }
 
@@ -212,14 +212,14 @@ may_be_lost(const block_verifier *blocks, const address_slot *slot)
 static EP_COLD void
 report_suspect(block_verifier *blocks, const address_slot *slot, bool excused)
 {
-    ep_finding_sort sort = slot->state == STATE_LIVE_SUSPECT ? EP_FINDING_ADDRESS_LIVES
-                                                             : EP_FINDING_FREED_TWICE;
-    ep_finding finding = finding_at(blocks->input, sort, slot->row);
-    finding.address = slot->address;
-    finding.other_row = slot->other;
+    ep_trace_fault_sort sort = slot->state == STATE_LIVE_SUSPECT ? EP_TRACE_FAULT_ADDRESS_LIVES
+                                                                 : EP_TRACE_FAULT_FREED_TWICE;
+    ep_trace_fault fault = fault_at(blocks->input, sort, slot->row);
+    fault.address = slot->address;
+    fault.other_row = slot->other;
     excused = excused || may_be_lost(blocks, slot) ||
-              (sort == EP_FINDING_FREED_TWICE && blocks->input->hook_frees);
-    report(blocks->to, excused, &finding);
+              (sort == EP_TRACE_FAULT_FREED_TWICE && blocks->input->hook_frees);
+    report(blocks->to, excused, &fault);
 }
 
 /* ---- Events ---------------------------------------------------------------------------------- */
@@ -285,9 +285,9 @@ revive(block_verifier *blocks, uint64_t address, uint32_t freed_row)
 static void
 report_alone(block_verifier *blocks, uint32_t row, uint32_t other, bool excused)
 {
-    ep_finding finding = finding_at(blocks->input, EP_FINDING_REALLOC_ALONE, row);
-    finding.other_row = other == EP_ROW_NONE ? EP_FINDING_NO_ROW : other;
-    report(blocks->to, excused || excuses_all(blocks), &finding);
+    ep_trace_fault fault = fault_at(blocks->input, EP_TRACE_FAULT_REALLOC_ALONE, row);
+    fault.other_row = other == EP_ROW_NONE ? EP_TRACE_FAULT_NO_ROW : other;
+    report(blocks->to, excused || excuses_all(blocks), &fault);
 }
 
 /* Between the two halves of a realloc its thread has no other allocator event. */
@@ -322,15 +322,15 @@ check_block(block_verifier *blocks, size_t event, uint32_t row)
     bool opens = info->pairing == EP_PAIRING_OPENS;
     /* A request that failed may have been of any size; a free's size is that of its block, or -1. */
     if ((opens && (size < 0 || size > BLOCK_BYTES_MAX)) || size < -1) {
-        ep_finding finding = finding_at(blocks->input, EP_FINDING_BLOCK_SIZE, row);
-        finding.expected = BLOCK_BYTES_MAX;
-        finding.found = size;
-        finding.address = c->address[event];
-        report(blocks->to, false, &finding);
+        ep_trace_fault fault = fault_at(blocks->input, EP_TRACE_FAULT_BLOCK_SIZE, row);
+        fault.expected = BLOCK_BYTES_MAX;
+        fault.found = size;
+        fault.address = c->address[event];
+        report(blocks->to, false, &fault);
     }
     if (c->address[event] == 0) {
-        ep_finding finding = finding_at(blocks->input, EP_FINDING_BLOCK_ADDRESS, row);
-        report(blocks->to, false, &finding);
+        ep_trace_fault fault = fault_at(blocks->input, EP_TRACE_FAULT_BLOCK_ADDRESS, row);
+        report(blocks->to, false, &fault);
     }
 }
 
@@ -584,21 +584,21 @@ end_call(verifier *v, call_stack *stack, size_t row, int64_t key)
     unsigned kind = v->input->columns->kind[row];
     const open_call *top = stack->depth > 0 ? &stack->calls[stack->depth - 1] : NULL;
     size_t found = search(stack, key);
-    ep_finding finding = finding_at(v->input, EP_FINDING_END_WITHOUT_CALL, row);
-    finding.found = function_of_key(key);
-    finding.expected = -1;
+    ep_trace_fault fault = fault_at(v->input, EP_TRACE_FAULT_END_WITHOUT_CALL, row);
+    fault.found = function_of_key(key);
+    fault.expected = -1;
     if (top != NULL) {
-        finding.sort = found > 0 ? EP_FINDING_END_MISSING : EP_FINDING_END_OF_ANOTHER;
-        finding.expected = function_of_key(top->key);
-        finding.other_row = top->row != EP_ROW_NONE ? top->row : EP_FINDING_NO_ROW;
+        fault.sort = found > 0 ? EP_TRACE_FAULT_END_MISSING : EP_TRACE_FAULT_END_OF_ANOTHER;
+        fault.expected = function_of_key(top->key);
+        fault.other_row = top->row != EP_ROW_NONE ? top->row : EP_TRACE_FAULT_NO_ROW;
     }
     if (found > 0) {
         bool excused = v->input->damaged || v->input->calls_displaced ||
                        only_spans(stack, found);
-        report(&v->result, excused, &finding);
+        report(&v->result, excused, &fault);
         pop_to(stack, found - 1);
     } else {
-        report(&v->result, end_may_be_older(v, stack, kind), &finding);
+        report(&v->result, end_may_be_older(v, stack, kind), &fault);
     }
 }
 
@@ -613,11 +613,11 @@ replay_call(verifier *v, size_t row)
     int32_t function = function_of(map, closes, id);
     if (EP_UNLIKELY(function < 0)) {
         bool beyond = id >= (closes ? map->name_count : map->site_count);
-        ep_finding_sort sort = closes || !beyond ? EP_FINDING_UNKNOWN_FUNCTION : EP_FINDING_UNKNOWN_SITE;
-        ep_finding finding = finding_at(v->input, sort, row);
-        finding.expected = (int64_t)(closes ? map->name_count : map->site_count);
-        finding.found = id;
-        report(&v->result, v->input->damaged, &finding);
+        ep_trace_fault_sort sort = closes || !beyond ? EP_TRACE_FAULT_UNKNOWN_FUNCTION : EP_TRACE_FAULT_UNKNOWN_SITE;
+        ep_trace_fault fault = fault_at(v->input, sort, row);
+        fault.expected = (int64_t)(closes ? map->name_count : map->site_count);
+        fault.found = id;
+        report(&v->result, v->input->damaged, &fault);
     }
     if (!ep_kinds_has(v->call_kinds, kind)) {
         return EP_OK;
@@ -663,32 +663,32 @@ check_row(verifier *v, size_t row, bool has_block)
                       ep_kinds[kind].form != EP_FORM_CONTROL;
     bool known_thread = c->thread[row] >= 0 && (size_t)c->thread[row] < input->thread_count;
     if (EP_UNLIKELY(time_ns < before_ns && row > 0)) {
-        ep_finding finding = finding_at(input, EP_FINDING_TIME_BACK, row);
-        finding.other_row = row - 1;
-        finding.expected = before_ns;
-        finding.found = time_ns;
-        report(&v->result, false, &finding);
+        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_TIME_BACK, row);
+        fault.other_row = row - 1;
+        fault.expected = before_ns;
+        fault.found = time_ns;
+        report(&v->result, false, &fault);
     }
     if (EP_UNLIKELY(time_ns < 0 || time_ns > input->duration_ns)) {
-        ep_finding finding = finding_at(input, EP_FINDING_TIME_OUTSIDE, row);
-        finding.expected = input->duration_ns;
-        finding.found = time_ns;
-        report(&v->result, false, &finding);
+        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_TIME_OUTSIDE, row);
+        fault.expected = input->duration_ns;
+        fault.found = time_ns;
+        report(&v->result, false, &fault);
     }
     if (EP_UNLIKELY(!known_thread)) {
-        ep_finding finding = finding_at(input, EP_FINDING_UNKNOWN_THREAD, row);
-        finding.expected = (int64_t)input->thread_count;
-        finding.found = c->thread[row];
-        report(&v->result, false, &finding);
+        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_UNKNOWN_THREAD, row);
+        fault.expected = (int64_t)input->thread_count;
+        fault.found = c->thread[row];
+        report(&v->result, false, &fault);
     }
     if (EP_UNLIKELY(!known_kind || !ep_kinds_has(input->kinds, kind))) {
-        ep_finding finding = finding_at(input, EP_FINDING_UNKNOWN_KIND, row);
-        finding.found = kind;
-        report(&v->result, false, &finding);
+        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_UNKNOWN_KIND, row);
+        fault.found = kind;
+        report(&v->result, false, &fault);
     }
     if (EP_UNLIKELY(known_kind && (ep_kinds[kind].words == 2) != has_block)) {
-        ep_finding finding = finding_at(input, EP_FINDING_BLOCK_ROWS, row);
-        report(&v->result, false, &finding);
+        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_BLOCK_ROWS, row);
+        report(&v->result, false, &fault);
         return false;
     }
     return known_kind && known_thread;
@@ -699,10 +699,10 @@ check_site(verifier *v, size_t row)
 {
     const ep_columns *c = v->input->columns;
     if (EP_UNLIKELY(c->id[row] >= v->input->map->site_count)) {
-        ep_finding finding = finding_at(v->input, EP_FINDING_UNKNOWN_SITE, row);
-        finding.expected = (int64_t)v->input->map->site_count;
-        finding.found = c->id[row];
-        report(&v->result, v->input->damaged, &finding);
+        ep_trace_fault fault = fault_at(v->input, EP_TRACE_FAULT_UNKNOWN_SITE, row);
+        fault.expected = (int64_t)v->input->map->site_count;
+        fault.found = c->id[row];
+        report(&v->result, v->input->damaged, &fault);
     }
 }
 
@@ -719,7 +719,7 @@ replay_rows(verifier *v, const ep_progress *progress)
         if (EP_LIKELY(check_row(v, row, has_block))) {
             int32_t thread = c->thread[row];
             v->rows[thread][c->kind[row]]++;
-            v->first[thread] = v->first[thread] == EP_FINDING_NO_ROW ? row : v->first[thread];
+            v->first[thread] = v->first[thread] == EP_TRACE_FAULT_NO_ROW ? row : v->first[thread];
             v->last[thread] = row;
             ep_status status = EP_OK;
             if (ep_kinds[c->kind[row]].form == EP_FORM_CALL) {
@@ -746,10 +746,10 @@ static void
 check_counts(verifier *v, size_t thread)
 {
     const ep_trace_thread *known = &v->input->threads[thread];
-    ep_finding finding = {
-        .sort = EP_FINDING_COUNTS,
-        .row = EP_FINDING_NO_ROW,
-        .other_row = EP_FINDING_NO_ROW,
+    ep_trace_fault fault = {
+        .sort = EP_TRACE_FAULT_COUNTS,
+        .row = EP_TRACE_FAULT_NO_ROW,
+        .other_row = EP_TRACE_FAULT_NO_ROW,
         .thread = (int32_t)thread,
     };
     uint64_t recorded = 0, rows = 0;
@@ -761,9 +761,9 @@ check_counts(verifier *v, size_t thread)
         possible = possible && (known->lost[kind] == 0 || ep_kinds_has(v->input->kinds, kind));
     }
     if (!same || !possible) {
-        finding.expected = (int64_t)recorded;
-        finding.found = (int64_t)rows;
-        report(&v->result, false, &finding);
+        fault.expected = (int64_t)recorded;
+        fault.found = (int64_t)rows;
+        report(&v->result, false, &fault);
     }
     if (rows == 0 || recorded == 0) {
         return;
@@ -775,10 +775,10 @@ check_counts(verifier *v, size_t thread)
                                    : known->first_ns == first_ns && known->last_ns == last_ns;
     if (!fits) {
         bool first = known->first_ns != first_ns;
-        finding.sort = EP_FINDING_THREAD_TIMES;
-        finding.expected = first ? known->first_ns : known->last_ns;
-        finding.found = first ? first_ns : last_ns;
-        report(&v->result, false, &finding);
+        fault.sort = EP_TRACE_FAULT_THREAD_TIMES;
+        fault.expected = first ? known->first_ns : known->last_ns;
+        fault.found = first ? first_ns : last_ns;
+        report(&v->result, false, &fault);
     }
 }
 
@@ -803,17 +803,17 @@ open_verifier(verifier *v, size_t limit)
 {
     size_t threads = v->input->thread_count;
     v->result.limit = limit > 0 ? limit : 1;
-    v->result.findings = ep_calloc(v->result.limit, sizeof *v->result.findings);
+    v->result.faults = ep_calloc(v->result.limit, sizeof *v->result.faults);
     v->stacks = ep_calloc(threads, sizeof *v->stacks);
     v->rows = ep_calloc(threads, sizeof *v->rows);
     v->first = ep_realloc(NULL, threads, sizeof *v->first);
     v->last = ep_realloc(NULL, threads, sizeof *v->last);
-    if (v->result.findings == NULL || v->stacks == NULL || v->rows == NULL || v->first == NULL ||
+    if (v->result.faults == NULL || v->stacks == NULL || v->rows == NULL || v->first == NULL ||
         v->last == NULL) {
         return EP_NOMEM;
     }
     for (size_t i = 0; i < threads; i++) {
-        v->first[i] = v->last[i] = EP_FINDING_NO_ROW;
+        v->first[i] = v->last[i] = EP_TRACE_FAULT_NO_ROW;
     }
     v->call_kinds = whole_sorts_of_calls(v->input->kinds);
     ep_status status = open_blocks(&v->blocks, v->input, &v->result);
@@ -915,25 +915,25 @@ ep_verify_records(const ep_record_check *check, const ep_trace_thread *threads,
     uint64_t more = check->decoded_count > check->record_count
                         ? check->decoded_count - check->record_count
                         : check->record_count - check->decoded_count;
-    ep_finding finding = {
-        .sort = EP_FINDING_COUNTS,
-        .row = EP_FINDING_NO_ROW,
-        .other_row = EP_FINDING_NO_ROW,
+    ep_trace_fault fault = {
+        .sort = EP_TRACE_FAULT_COUNTS,
+        .row = EP_TRACE_FAULT_NO_ROW,
+        .other_row = EP_TRACE_FAULT_NO_ROW,
         .thread = -1,
         .expected = (int64_t)check->record_count,
         .found = (int64_t)check->decoded_count,
     };
     if (more > check->unsure_count) {
-        add_finding(verification, &finding);
+        add_fault(verification, &fault);
     }
     if (check->back_ns > EP_PAIR_SKEW_NS) {
-        finding.sort = EP_FINDING_CLOCK_BACK;
-        finding.expected = EP_PAIR_SKEW_NS;
-        finding.found = check->back_ns;
+        fault.sort = EP_TRACE_FAULT_CLOCK_BACK;
+        fault.expected = EP_PAIR_SKEW_NS;
+        fault.found = check->back_ns;
         for (size_t i = 0; i < thread_count; i++) {
             bool is = threads[i].thread != NULL && threads[i].thread->id == check->back_thread_id;
-            finding.thread = is ? (int32_t)i : finding.thread;
+            fault.thread = is ? (int32_t)i : fault.thread;
         }
-        add_finding(verification, &finding);
+        add_fault(verification, &fault);
     }
 }

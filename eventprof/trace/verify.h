@@ -12,33 +12,33 @@
 #include "pair.h"
 #include "types.h"
 
-typedef enum ep_finding_sort {
-#define EP_FINDING(NAME, word, text) EP_FINDING_##NAME,
-#include "findings.def"
-#undef EP_FINDING
-    EP_FINDING_COUNT
-} ep_finding_sort;
+typedef enum ep_trace_fault_sort {
+#define EP_TRACE_FAULT(NAME, word, text) EP_TRACE_FAULT_##NAME,
+#include "trace_faults.def"
+#undef EP_TRACE_FAULT
+    EP_TRACE_FAULT_COUNT
+} ep_trace_fault_sort;
 
-typedef struct ep_finding_info {
+typedef struct ep_trace_fault_info {
     const char *word, *text;
-} ep_finding_info;
+} ep_trace_fault_info;
 
-extern EP_HIDDEN const ep_finding_info ep_findings[EP_FINDING_COUNT];
+extern EP_HIDDEN const ep_trace_fault_info ep_trace_faults[EP_TRACE_FAULT_COUNT];
 
-#define EP_FINDING_NO_ROW SIZE_MAX
+#define EP_TRACE_FAULT_NO_ROW SIZE_MAX
 
-typedef struct ep_finding {
-    ep_finding_sort sort;
-    size_t row;                   /* event that is wrong; NO_ROW: the finding is about a thread or the whole
+typedef struct ep_trace_fault {
+    ep_trace_fault_sort sort;
+    size_t row;                   /* event that is wrong; NO_ROW: the fault is about a thread or the whole
                                    * trace */
     int32_t thread;               /* row of the thread table; -1: about no thread */
     int64_t time_ns;              /* of the row; 0 without */
     size_t other_row;             /* event that contradicts it; NO_ROW: there is none */
     /* The expected and the found value: functions (rows, -1: none) of ends, times, sizes, counts or ids. 0
-     * if the sort of the finding says everything. */
+     * if the sort of the fault says everything. */
     int64_t expected, found;
     uint64_t address;             /* of a block; else 0 */
-} ep_finding;
+} ep_trace_fault;
 
 /* Views, all of them. */
 typedef struct ep_verify_input {
@@ -58,15 +58,15 @@ typedef struct ep_verify_input {
 } ep_verify_input;
 
 typedef struct ep_verification {
-    uint64_t counts[EP_FINDING_COUNT];     /* number of findings of each sort */
-    uint64_t excused[EP_FINDING_COUNT];    /* number of excused deviations of each sort */
-    ep_finding *findings;                  /* the first of them, in order of rows; owned */
+    uint64_t counts[EP_TRACE_FAULT_COUNT];     /* number of faults of each sort */
+    uint64_t excused[EP_TRACE_FAULT_COUNT];    /* number of excused deviations of each sort */
+    ep_trace_fault *faults;                  /* the first of them, in order of rows; owned */
     size_t count, limit;
 } ep_verification;
 
 /* The time is linear in the events. Memory is needed for open calls, and for each of up to four million
  * addresses: 24 bytes, in a hash table of twice the size. Beyond that only addresses of living blocks are
- * kept, and a second free of a block is not noticed. limit: findings that are kept, at least 1. progress:
+ * kept, and a second free of a block is not noticed. limit: faults that are kept, at least 1. progress:
  * may be NULL. Returns through out: new, for ep_verification_clear(); untouched on failure. Fails:
  * EP_NOMEM; EP_ARGUMENT, too many events; EP_STATE, asked to stop. */
 EP_CHECKED ep_status ep_verify(const ep_verify_input *input, size_t limit,
@@ -90,7 +90,7 @@ typedef struct ep_record_check {
 void ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decoded *decoded,
                       ep_record_check *out);
 
-/* Adds the findings of the check. */
+/* Adds the faults of the check. */
 void ep_verify_records(const ep_record_check *check, const ep_trace_thread *threads,
                        size_t thread_count, ep_verification *verification);
 

@@ -194,17 +194,17 @@ subject_free(subject *self)
 }
 
 static inline void
-assert_wrong(const subject *examined, ep_finding_sort sort, size_t row, const char *what, uint64_t seed)
+assert_wrong(const subject *examined, ep_trace_fault_sort sort, size_t row, const char *what, uint64_t seed)
 {
     ep_verification found;
     ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
     if (found.count == 0) {
         ck_abort_msg("%s, seed %llu: nothing was found", what, (unsigned long long)seed);
     }
-    const ep_finding *first = &found.findings[0];
+    const ep_trace_fault *first = &found.faults[0];
     if (first->sort != sort || first->row != row) {
         ck_abort_msg("%s, seed %llu: row %zu is %s, not row %zu %s", what, (unsigned long long)seed,
-                     first->row, ep_findings[first->sort].word, row, ep_findings[sort].word);
+                     first->row, ep_trace_faults[first->sort].word, row, ep_trace_faults[sort].word);
     }
     ck_assert_uint_ge(found.counts[sort], 1);
     ep_verification_clear(&found);
@@ -213,7 +213,7 @@ assert_wrong(const subject *examined, ep_finding_sort sort, size_t row, const ch
 /* ---- What is wrong: one place is damaged, in a way that has a name --------------------------- */
 
 /* Damages the stream at random. Returns: whether there was a place for it; *row: which row the
- * first finding is to name. */
-typedef bool damage(simulation *s, size_t *row, ep_finding_sort *sort);
+ * first fault is to name. */
+typedef bool damage(simulation *s, size_t *row, ep_trace_fault_sort *sort);
 
 #endif

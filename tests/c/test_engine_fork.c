@@ -460,7 +460,7 @@ start_again_if_need_be(ep_recorder *recorder, uint64_t kinds, ep_on_full on_full
     ck_assert_int_eq(status, EP_OK);
 }
 
-/* The same little history each time; its nth request for memory fails. */
+/* One little history, again and again; its nth request for memory fails. */
 START_TEST(each_request_for_memory_may_fail)
 {
     setup();

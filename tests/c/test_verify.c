@@ -18,7 +18,7 @@ assert_right(const subject *examined, const char *what, uint64_t seed)
     ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
     if (found.count > 0) {
         ck_abort_msg("%s, seed %llu: row %zu is %s", what, (unsigned long long)seed,
-                     found.findings[0].row, ep_findings[found.findings[0].sort].word);
+                     found.faults[0].row, ep_trace_faults[found.faults[0].sort].word);
     }
     ep_verification_clear(&found);
 }
@@ -33,7 +33,7 @@ START_TEST(what_could_have_happened_is_right)
         assert_right(examined, "whole", seed);
         ep_verification found;
         ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
-        for (int sort = 0; sort < EP_FINDING_COUNT; sort++) ck_assert_uint_eq(found.excused[sort], 0);
+        for (int sort = 0; sort < EP_TRACE_FAULT_COUNT; sort++) ck_assert_uint_eq(found.excused[sort], 0);
         ep_verification_clear(&found);
         subject_free(examined);
         simulation_free(s);
@@ -52,7 +52,7 @@ START_TEST(many_addresses_make_no_difference)
     subject_free(examined);
     add(s, 0, EP_KIND_MALLOC_OBJ, 1, 0x1000 + 16 * 12347, 1);
     examined = subject_new(s);
-    assert_wrong(examined, EP_FINDING_ADDRESS_LIVES, 120000, "many", 0);
+    assert_wrong(examined, EP_TRACE_FAULT_ADDRESS_LIVES, 120000, "many", 0);
     subject_free(examined);
     simulation_free(s);
 }
@@ -180,7 +180,7 @@ START_TEST(what_was_not_asked_for_is_excused)
 
     assert_right(examined, "kinds", 0);
     examined->input.kinds = ALL_KINDS;
-    assert_wrong(examined, EP_FINDING_END_WITHOUT_CALL, 0, "kinds", 0);
+    assert_wrong(examined, EP_TRACE_FAULT_END_WITHOUT_CALL, 0, "kinds", 0);
     examined->input.damaged = true;
     assert_right(examined, "damaged", 0);
     subject_free(examined);
@@ -230,7 +230,7 @@ check_of(const uint64_t *ticks, size_t count, uint64_t rows)
 START_TEST(records_are_counted_and_their_clock_is_looked_at)
 {
     static const uint64_t fine[] = {10, 20, 20, 40}, back[] = {10, 900000, 20, 30};
-    ep_verification found = {.limit = 3, .findings = must(calloc(3, sizeof *found.findings))};
+    ep_verification found = {.limit = 3, .faults = must(calloc(3, sizeof *found.faults))};
 
     ep_record_check check = check_of(fine, 4, 4);
     ep_verify_records(&check, NULL, 0, &found);
@@ -239,15 +239,15 @@ START_TEST(records_are_counted_and_their_clock_is_looked_at)
 
     check = check_of(fine, 4, 5);
     ep_verify_records(&check, NULL, 0, &found);
-    ck_assert_uint_eq(found.counts[EP_FINDING_COUNTS], 1);
-    ck_assert_int_eq(found.findings[0].expected, 4);
-    ck_assert_int_eq(found.findings[0].found, 5);
+    ck_assert_uint_eq(found.counts[EP_TRACE_FAULT_COUNTS], 1);
+    ck_assert_int_eq(found.faults[0].expected, 4);
+    ck_assert_int_eq(found.faults[0].found, 5);
 
     check = check_of(back, 4, 4);
     ck_assert_int_eq(check.back_ns, 899980);
     ck_assert_uint_eq(check.back_thread_id, 1);
     ep_verify_records(&check, NULL, 0, &found);
-    ck_assert_uint_eq(found.counts[EP_FINDING_CLOCK_BACK], 1);
+    ck_assert_uint_eq(found.counts[EP_TRACE_FAULT_CLOCK_BACK], 1);
     ep_verification_clear(&found);
 }
 END_TEST

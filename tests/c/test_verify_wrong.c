@@ -89,47 +89,47 @@ inner_call(const simulation *s, size_t row)
 }
 
 static bool
-drop_call(simulation *s, size_t *row, ep_finding_sort *sort)
+drop_call(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, whole_call);
-    *sort = parent_of(s, at) ? EP_FINDING_END_OF_ANOTHER : EP_FINDING_END_WITHOUT_CALL;
+    *sort = parent_of(s, at) ? EP_TRACE_FAULT_END_OF_ANOTHER : EP_TRACE_FAULT_END_WITHOUT_CALL;
     *row = end_of(s, at) - 1;
     remove_event(s, at);
     return at != 0;
 }
 
 static bool
-drop_end(simulation *s, size_t *row, ep_finding_sort *sort)
+drop_end(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, inner_call);
     if (at == 0) {
         return false;
     }
     *row = end_of(s, parent_of(s, at) - 1) - 1;
-    *sort = EP_FINDING_END_MISSING;
+    *sort = EP_TRACE_FAULT_END_MISSING;
     remove_event(s, end_of(s, at));
     return true;
 }
 
 static bool
-repeat_end(simulation *s, size_t *row, ep_finding_sort *sort)
+repeat_end(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, whole_call), end = end_of(s, at);
-    *sort = parent_of(s, at) ? EP_FINDING_END_OF_ANOTHER : EP_FINDING_END_WITHOUT_CALL;
+    *sort = parent_of(s, at) ? EP_TRACE_FAULT_END_OF_ANOTHER : EP_TRACE_FAULT_END_WITHOUT_CALL;
     *row = end + 1;
     repeat_event(s, end);
     return at != 0;
 }
 
 static bool
-repeat_call(simulation *s, size_t *row, ep_finding_sort *sort)
+repeat_call(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, inner_call);
     if (at == 0) {
         return false;
     }
     *row = end_of(s, parent_of(s, at) - 1) + 1;
-    *sort = EP_FINDING_END_MISSING;
+    *sort = EP_TRACE_FAULT_END_MISSING;
     repeat_event(s, at);
     return true;
 }
@@ -141,7 +141,7 @@ leaf_call(const simulation *s, size_t row)
 }
 
 static bool
-swap_call_and_end(simulation *s, size_t *row, ep_finding_sort *sort)
+swap_call_and_end(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, leaf_call);
     event call = s->events[at], end = s->events[at + 1];
@@ -149,7 +149,7 @@ swap_call_and_end(simulation *s, size_t *row, ep_finding_sort *sort)
     if (at == 0) {
         return false;
     }
-    *sort = parent_of(s, at) ? EP_FINDING_END_OF_ANOTHER : EP_FINDING_END_WITHOUT_CALL;
+    *sort = parent_of(s, at) ? EP_TRACE_FAULT_END_OF_ANOTHER : EP_TRACE_FAULT_END_WITHOUT_CALL;
     *row = at;
     call.time_ns = end.time_ns;
     end.time_ns = first_ns;
@@ -159,7 +159,7 @@ swap_call_and_end(simulation *s, size_t *row, ep_finding_sort *sort)
 }
 
 static bool
-end_another_function(simulation *s, size_t *row, ep_finding_sort *sort)
+end_another_function(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, whole_call);
     if (at == 0) {
@@ -168,81 +168,81 @@ end_another_function(simulation *s, size_t *row, ep_finding_sort *sort)
     *row = end_of(s, at);
     event *end = &s->events[*row];
     end->id = NAME_OF((end->id - 100 + 1) % FUNCTIONS);
-    *sort = EP_FINDING_END_OF_ANOTHER;
+    *sort = EP_TRACE_FAULT_END_OF_ANOTHER;
     for (size_t around = parent_of(s, at); around > 0; around = parent_of(s, around - 1)) {
         const event *outer = &s->events[around - 1];
         bool same_sort = (outer->kind == EP_KIND_C_CALL) == (s->events[at].kind == EP_KIND_C_CALL);
         if (same_sort && NAME_OF(outer->id % FUNCTIONS) == end->id) {
-            *sort = EP_FINDING_END_MISSING;    /* it is a call around it that ends */
+            *sort = EP_TRACE_FAULT_END_MISSING;    /* it is a call around it that ends */
         }
     }
     return true;
 }
 
 static bool
-change_name(simulation *s, size_t *row, ep_finding_sort *sort)
+change_name(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, whole_call);
     *row = end_of(s, at);
     s->events[*row].id = NAMES + (uint32_t)below(&s->random, 99);
-    *sort = EP_FINDING_UNKNOWN_FUNCTION;
+    *sort = EP_TRACE_FAULT_UNKNOWN_FUNCTION;
     return at != 0;
 }
 
 static bool
-change_site(simulation *s, size_t *row, ep_finding_sort *sort)
+change_site(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     *row = below(&s->random, s->count);
     event *e = &s->events[*row];
     e->id = SITES + (uint32_t)below(&s->random, 99);
-    *sort = EP_FINDING_UNKNOWN_SITE;
+    *sort = EP_TRACE_FAULT_UNKNOWN_SITE;
     return e->address != 0 || opens_call(e);
 }
 
 static bool
-change_thread(simulation *s, size_t *row, ep_finding_sort *sort)
+change_thread(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     *row = below(&s->random, s->count);
     s->events[*row].thread = one_in(&s->random, 2) ? THREADS : -1;
-    *sort = EP_FINDING_UNKNOWN_THREAD;
+    *sort = EP_TRACE_FAULT_UNKNOWN_THREAD;
     return true;
 }
 
 static bool
-change_kind(simulation *s, size_t *row, ep_finding_sort *sort)
+change_kind(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     static const uint8_t kinds[] = {0, EP_KIND_THREAD, EP_KIND_ESCAPE, EP_KIND_SYNC};
     *row = below(&s->random, s->count);
     s->events[*row].kind = kinds[below(&s->random, 4)];
-    *sort = EP_FINDING_UNKNOWN_KIND;
+    *sort = EP_TRACE_FAULT_UNKNOWN_KIND;
     return true;
 }
 
 static bool
-change_form(simulation *s, size_t *row, ep_finding_sort *sort)
+change_form(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     *row = below(&s->random, s->count);
     event *e = &s->events[*row];
     e->kind = e->address != 0 ? EP_KIND_CALL : EP_KIND_MALLOC_OBJ;
-    *sort = EP_FINDING_BLOCK_ROWS;
+    *sort = EP_TRACE_FAULT_BLOCK_ROWS;
     return true;
 }
 
 static bool
-turn_time_back(simulation *s, size_t *row, ep_finding_sort *sort)
+turn_time_back(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     *row = 1 + below(&s->random, s->count - 1);
     s->events[*row].time_ns = s->events[*row - 1].time_ns - 1;
-    *sort = EP_FINDING_TIME_BACK;
+    *sort = EP_TRACE_FAULT_TIME_BACK;
     return true;
 }
 
 static bool
-go_past_the_end(simulation *s, size_t *row, ep_finding_sort *sort)
+go_past_the_end(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     *row = s->count - 1;
     s->events[*row].time_ns = s->now + 11 * EP_PAIR_SKEW_NS;
-    *sort = EP_FINDING_TIME_OUTSIDE;
+    *sort = EP_TRACE_FAULT_TIME_OUTSIDE;
     return true;
 }
 
@@ -279,35 +279,35 @@ is_malloc(const simulation *s, size_t row)
 }
 
 static bool
-free_twice(simulation *s, size_t *row, ep_finding_sort *sort)
+free_twice(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, is_free);
     repeat_event(s, at);
     *row = at + 1;
-    *sort = EP_FINDING_FREED_TWICE;
+    *sort = EP_TRACE_FAULT_FREED_TWICE;
     return at != 0;
 }
 
 static bool
-drop_free(simulation *s, size_t *row, ep_finding_sort *sort)
+drop_free(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, is_reused_free);
     if (at == 0) {
         return false;
     }
     *row = next_there(s, at) - 1;
-    *sort = EP_FINDING_ADDRESS_LIVES;
+    *sort = EP_TRACE_FAULT_ADDRESS_LIVES;
     remove_event(s, at);
     return true;
 }
 
 static bool
-repeat_malloc(simulation *s, size_t *row, ep_finding_sort *sort)
+repeat_malloc(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, is_malloc);
     repeat_event(s, at);
     *row = at + 1;
-    *sort = EP_FINDING_ADDRESS_LIVES;
+    *sort = EP_TRACE_FAULT_ADDRESS_LIVES;
     return at != 0;
 }
 
@@ -332,20 +332,20 @@ is_followed_realloc(const simulation *s, size_t row)
 }
 
 static bool
-drop_realloc(simulation *s, size_t *row, ep_finding_sort *sort)
+drop_realloc(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, is_followed_realloc);
     if (at == 0) {
         return false;
     }
     *row = next_of_thread(s, at) - 1;
-    *sort = EP_FINDING_REALLOC_ALONE;
+    *sort = EP_TRACE_FAULT_REALLOC_ALONE;
     remove_event(s, at);
     return true;
 }
 
 static bool
-drop_realloc_free(simulation *s, size_t *row, ep_finding_sort *sort)
+drop_realloc_free(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, is_followed_realloc);
     if (at < 2) {
@@ -356,18 +356,18 @@ drop_realloc_free(simulation *s, size_t *row, ep_finding_sort *sort)
         seen = seen || (s->events[before].thread == s->events[at].thread && s->events[before].address);
     }
     *row = at - 1;
-    *sort = EP_FINDING_REALLOC_ALONE;
+    *sort = EP_TRACE_FAULT_REALLOC_ALONE;
     remove_event(s, at - 1);
     return seen;
 }
 
 static bool
-change_size(simulation *s, size_t *row, ep_finding_sort *sort)
+change_size(simulation *s, size_t *row, ep_trace_fault_sort *sort)
 {
     size_t at = pick(s, is_malloc);
     s->events[at].size = one_in(&s->random, 2) ? -2 : (INT64_C(1) << 48) + 1;
     *row = at;
-    *sort = EP_FINDING_BLOCK_SIZE;
+    *sort = EP_TRACE_FAULT_BLOCK_SIZE;
     return at != 0;
 }
 
@@ -403,7 +403,7 @@ START_TEST(damage_is_found_where_it_is)
         for (uint64_t seed = 0; seed < ROUNDS; seed++) {
             simulation *s = simulate(seed * 100 + i, 800, 2 * EP_PAIR_SKEW_NS);
             size_t row;
-            ep_finding_sort sort;
+            ep_trace_fault_sort sort;
             if (damages[i].damage(s, &row, &sort)) {
                 subject *examined = subject_new(s);
                 assert_wrong(examined, sort, row, damages[i].name, seed);
@@ -423,7 +423,7 @@ START_TEST(counts_that_do_not_add_up_are_found)
     for (int way = 0; way < 5; way++) {
         subject *examined = subject_new(s);
         ep_trace_thread *thread = &examined->threads[way % THREADS];
-        ep_finding_sort sort = EP_FINDING_COUNTS;
+        ep_trace_fault_sort sort = EP_TRACE_FAULT_COUNTS;
         switch (way) {
             case 0: thread->recorded[EP_KIND_CALL] += 1; break;
             case 1:
@@ -433,26 +433,26 @@ START_TEST(counts_that_do_not_add_up_are_found)
             case 2:
                 thread->lost[EP_KIND_CALL] = 1;
                 examined->input.kinds &= ~EP_KIND_BIT(EP_KIND_CALL);
-                sort = EP_FINDING_UNKNOWN_KIND;    /* of the rows that there are */
+                sort = EP_TRACE_FAULT_UNKNOWN_KIND;    /* of the rows that there are */
                 break;
             case 3:
                 thread->first_ns += 1;
-                sort = EP_FINDING_THREAD_TIMES;
+                sort = EP_TRACE_FAULT_THREAD_TIMES;
                 break;
             case 4:
                 thread->last_ns -= 1;
-                sort = EP_FINDING_THREAD_TIMES;
+                sort = EP_TRACE_FAULT_THREAD_TIMES;
                 break;
         }
         ep_verification found;
         ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
         ck_assert_uint_ge(found.count, 1);
-        ck_assert_int_eq(found.findings[0].sort, sort);
+        ck_assert_int_eq(found.faults[0].sort, sort);
         if (way != 2) {
-            ck_assert(found.findings[0].row == EP_FINDING_NO_ROW);
-            ck_assert_int_eq(found.findings[0].thread, way % THREADS);
+            ck_assert(found.faults[0].row == EP_TRACE_FAULT_NO_ROW);
+            ck_assert_int_eq(found.faults[0].thread, way % THREADS);
         } else {
-            ck_assert_uint_eq(found.counts[EP_FINDING_COUNTS], 1);
+            ck_assert_uint_eq(found.counts[EP_TRACE_FAULT_COUNTS], 1);
         }
         ep_verification_clear(&found);
         subject_free(examined);
@@ -461,7 +461,7 @@ START_TEST(counts_that_do_not_add_up_are_found)
 }
 END_TEST
 
-START_TEST(findings_are_bounded_and_in_order_and_all_are_counted)
+START_TEST(faults_are_bounded_and_in_order_and_all_are_counted)
 {
     simulation *s = must(calloc(1, sizeof *s));
     s->step_ns = 2 * EP_PAIR_SKEW_NS;
@@ -477,11 +477,11 @@ START_TEST(findings_are_bounded_and_in_order_and_all_are_counted)
         ck_assert_int_eq(ep_verify(&examined->input, limit, NULL, &found), EP_OK);
 
         ck_assert_uint_eq(found.count, limit < 51 ? limit : 51);
-        ck_assert_int_eq(found.findings[0].sort, EP_FINDING_ADDRESS_LIVES);
-        ck_assert_uint_eq(found.findings[0].other_row, 0);
-        for (size_t i = 1; i < found.count; i++) ck_assert_uint_eq(found.findings[i].row, i + 1);
-        ck_assert_uint_eq(found.counts[EP_FINDING_END_WITHOUT_CALL], 50);
-        ck_assert_uint_eq(found.counts[EP_FINDING_ADDRESS_LIVES], 1);
+        ck_assert_int_eq(found.faults[0].sort, EP_TRACE_FAULT_ADDRESS_LIVES);
+        ck_assert_uint_eq(found.faults[0].other_row, 0);
+        for (size_t i = 1; i < found.count; i++) ck_assert_uint_eq(found.faults[i].row, i + 1);
+        ck_assert_uint_eq(found.counts[EP_TRACE_FAULT_END_WITHOUT_CALL], 50);
+        ck_assert_uint_eq(found.counts[EP_TRACE_FAULT_ADDRESS_LIVES], 1);
         ep_verification_clear(&found);
     }
     subject_free(examined);
@@ -500,7 +500,7 @@ START_TEST(deep_stacks_take_linear_time)
 
     ck_assert_int_eq(ep_verify(&examined->input, 1, NULL, &found), EP_OK);
 
-    ck_assert_uint_eq(found.counts[EP_FINDING_END_OF_ANOTHER], 200000);
+    ck_assert_uint_eq(found.counts[EP_TRACE_FAULT_END_OF_ANOTHER], 200000);
     ep_verification_clear(&found);
     subject_free(examined);
     simulation_free(s);
@@ -510,5 +510,5 @@ END_TEST
 EP_TEST_MAIN("verify_wrong",
              damage_is_found_where_it_is,
              counts_that_do_not_add_up_are_found,
-             findings_are_bounded_and_in_order_and_all_are_counted,
+             faults_are_bounded_and_in_order_and_all_are_counted,
              deep_stacks_take_linear_time)

@@ -118,7 +118,7 @@ WORDS = {"resume": "call", "throw": "call", "yield": "return", "unwind": "return
 
 
 def counted(trace):
-    """The same of a trace's events."""
+    """Count a trace's events by word and function, as `counted_by_profile` does."""
     rows = zip(trace.events["event"], trace.events["name"], strict=True)
     return Counter((WORDS.get(event, event), name) for event, name in rows
                    if not event.startswith(("jit_", "gc_")))  # fmt: skip

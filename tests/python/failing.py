@@ -46,7 +46,7 @@ def short(result, done):
 
 
 def work():
-    """The same each time."""
+    """Do what does not differ from run to run."""
     total = 0
     for n in range(2_000):
         total += callee(n)

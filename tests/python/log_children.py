@@ -273,7 +273,7 @@ def log_header():
 
 
 def of_a_later_version(data, number):
-    """The same log as if marks were of a kind that this version does not know."""
+    """Return a log whose marks are of a kind that this version does not know."""
     import read_log
 
     mark, offsets = 46, read_log.HEADER_OFFSETS

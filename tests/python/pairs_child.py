@@ -145,7 +145,7 @@ def rows(trace):
 
 
 def settled():
-    """The same program of another file, which `rows` leaves out: the free lists are as it leaves them."""
+    """Run the program of another file, which `rows` leaves out: the free lists are as it leaves them."""
     with open(__file__, encoding="utf-8") as file:
         code = compile(file.read(), "settling.py", "exec")
     names = {"__name__": "settling", "__file__": "settling.py"}

@@ -45,7 +45,7 @@ def lists(table):
 
 
 def escaped(plain):
-    """The same, as UTF-8 can say it."""
+    """Return plain columns with texts that UTF-8 can encode."""
     return {
         name: [
             v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v

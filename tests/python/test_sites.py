@@ -108,7 +108,7 @@ SAME = {
 
 
 def recorded(program, backend):
-    """The same of a recording; only the main thread, and what sys.setprofile shows."""
+    """List the calls of a recording: of the main thread, and of those that sys.setprofile shows."""
     events = raw.record(program, backend=backend, current_thread=True)
     log = []
     for row in events:

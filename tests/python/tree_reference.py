@@ -68,7 +68,7 @@ def of_tables(trace):
 
 
 def of_tree(tree):
-    """The same of a Tree."""
+    """Return the nodes and leaves of a Tree, as `of_tables` does of tables."""
     paths: list = [()]
     nodes: dict = {}
     figures = {

@@ -291,7 +291,7 @@ class Trace:
                        doc="python, c, type or object"),
                 stat("calls", "begun in the window"),
                 stat("resumes", "slices begun by a resume"),
-                stat("recursive", "of both, while the function was already running"),
+                stat("recursive", "calls and resumes that began while it was already running"),
                 stat("total", "with the function open", "ns"),
                 stat("self", "with the function innermost", "ns"),
                 *(stat(name, "of a call", "ns", may_lack=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: The sorts of findings and what they mean; "damaged" is of files.
 SORTS: dict[str, str] = {
     "damaged": "a part of the file is missing or cannot be read",
-    **dict(_core.finding_table()),
+    **dict(_core.fault_table()),
 }
 
 

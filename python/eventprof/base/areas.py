@@ -42,7 +42,7 @@ def folders() -> dict[str, tuple[str, ...]]:
 
 
 def tell_of_file(described: object) -> None:
-    """Tell the extension what the words meant in the process that made a file.
+    """Pass to the extension what the words meant in the process that made a file.
 
     Parameters
     ----------

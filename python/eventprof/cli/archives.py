@@ -37,7 +37,7 @@ def write(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[
 
 
 def say(verb: str, trace: Trace, arguments: argparse.Namespace, sources: list[str]) -> int:
-    """Say what an archive holds, and how large it is."""
+    """Print what an archive holds, and how large it is."""
     from .._words import show_bytes
 
     before = sum(map(_bytes_of, sources))

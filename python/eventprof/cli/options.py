@@ -509,7 +509,7 @@ def show_error(hook: Callable[..., object], *error: object) -> object:
 
 
 def leave_out_errors_of_threads() -> None:
-    """Do the same as `show_error` for an exception that ends a thread."""
+    """Show exceptions that end threads by `show_error`, so that this is not recorded."""
     if sys.implementation.name == "pypy":
         return
     import _thread

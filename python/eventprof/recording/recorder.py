@@ -375,7 +375,7 @@ def _trace_class() -> type[Trace]:
 
 
 def name_threads() -> None:
-    """Tell the extension the names of living threads that it does not know yet."""
+    """Pass to the extension the names of living threads that it does not know yet."""
     _core.name_thread(os.getpid(), "MainThread")  # on Linux, that is its native id
     # Not threading.enumerate(): that is Python code of the standard library, and would be recorded.
     active = getattr(sys.modules.get("threading"), "_active", {})

@@ -149,7 +149,7 @@ def _other_limits(page: Layout) -> Iterator[str]:
 
 
 def _trimmed(known: dict[str, Any]) -> str:
-    """Say which part of a recording was kept, of what trimming.py wrote down."""
+    """Name the part of a recording that was kept, of what trimming.py wrote down."""
     first, last, whole = (int(known.get(key, 0)) for key in ("from_ns", "until_ns", "of_ns"))
     parts = [] if last - first == whole else [f"{show_ns(first)} to {show_ns(last)}"]
     parts += ["some threads"] * bool(known.get("threads"))

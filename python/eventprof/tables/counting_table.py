@@ -19,7 +19,7 @@ _TEXTS = (
 _NUMBERS = (
     ("calls", 5, "", "begun while it counted"),
     ("resumes", 6, "", "slices begun by resume or throw"),
-    ("recursive", 7, "", "of both, while the function was already running"),
+    ("recursive", 7, "", "calls and resumes that began while it was already running"),
     ("total", 8, "ns", "with the function open"),
     ("self", 9, "ns", "with the function innermost"),
     ("mean", 11, "ns", "of a call"),

@@ -114,7 +114,7 @@ def with_process(trace: Facts, columns: list[Column]) -> list[Column]:
 
 
 def tell_processes(core: _core.Trace, metadata: Mapping[str, Any]) -> None:
-    """Tell the extension's part of an archive which threads are of which process."""
+    """Set which threads are of which process in the extension's part of an archive."""
     rows = metadata.get("processes")
     if not isinstance(rows, tuple) or not all(isinstance(row, dict) for row in rows):
         return

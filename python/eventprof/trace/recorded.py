@@ -121,7 +121,7 @@ class Recorded(Facts):
             user (a mark, span, counter or flow), gc, audit, hpy. Null where unknown.
 
             Counts, int64: ``calls`` begun in the window; ``resumes``, slices of generators begun by
-            a resume or throw; ``recursive``, of both those begun while the function was open on
+            a resume or throw; ``recursive``, calls and resumes that began while it was open on
             the thread. Times, int64 ns: ``total`` with the function open (of recursive calls the
             outermost), ``self`` with it innermost; ``waited`` and ``waited_self``, the parts of
             both in which another thread had the interpreter's lock, a lower bound; ``mean``

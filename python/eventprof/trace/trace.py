@@ -169,7 +169,7 @@ class Trace(Recorded):
         return callers.callees(self, function)
 
     def peak(self) -> Peak:
-        """Report when the most memory was alive, and which functions held it.
+        """Report when the most memory was live, and which functions held it.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Trace(Recorded):
         return holders.peak(self)
 
     def leaks(self, by: By = "site") -> Table:
-        """Report which blocks were allocated in the window and were alive at its end.
+        """Report which blocks were allocated in the window and were live at its end.
 
         Parameters
         ----------

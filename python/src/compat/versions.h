@@ -46,7 +46,7 @@
 #define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
 /* A call may unwind whose begin was not reported: what ran at its entry, such as a signal handler,
  * raised. */
-#define EP_UNWINDS_UNTOLD (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
+#define EP_UNWINDS_UNREPORTED (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)
 /* If f is a bound method, a call f(*args) reports its begin to profile hooks, with the function behind f,
  * but not its end. If the hook is passed f itself, both are reported; f is on the frame's stack then. */
 #define EP_CALL_MAY_NEVER_END (PY_VERSION_HEX >= 0x030D0000)

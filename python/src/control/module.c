@@ -312,7 +312,7 @@ static PyMethodDef functions[] = {
     {"source_table", source_table, METH_NOARGS, NULL},
     {"open_archive", ep_py_open_archive, METH_VARARGS, NULL},
     {"column_table", ep_py_column_table, METH_NOARGS, NULL},
-    {"finding_table", ep_py_finding_table, METH_NOARGS, NULL},
+    {"fault_table", ep_py_fault_table, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

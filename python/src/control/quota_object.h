@@ -1,6 +1,6 @@
 /* _core.share_quota. */
-#ifndef EP_ROOM_OBJECT_H
-#define EP_ROOM_OBJECT_H
+#ifndef EP_QUOTA_OBJECT_H
+#define EP_QUOTA_OBJECT_H
 
 #include <Python.h>
 

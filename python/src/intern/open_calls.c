@@ -149,7 +149,7 @@ settle_open_calls(ep_log *log, ep_kind kind)
     for (uint32_t i = thread->unsettled_count; i-- > 0;) {
         const void *unsettled = thread->unsettled[i].frame;
         if (unsettled == frame && (opens || closes || !ep_frame_is_at_resume(frame))) {
-            bool begins = opens || (kind == EP_KIND_UNWIND && EP_UNWINDS_UNTOLD);
+            bool begins = opens || (kind == EP_KIND_UNWIND && EP_UNWINDS_UNREPORTED);
             ep_engine_settle(thread, i, begins && ep_frame_is_at_resume(frame));
         } else if (unsettled == caller && !ep_frame_is_at_resume(caller)) {
             ep_engine_settle(thread, i, false);

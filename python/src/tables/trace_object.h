@@ -106,7 +106,7 @@ PyObject *ep_py_merge(PyObject *module, PyObject *list);
 
 /* trace_verify.c */
 PyObject *ep_py_trace_verify(PyObject *self, PyObject *args);
-PyObject *ep_py_finding_table(PyObject *module, PyObject *unused);
+PyObject *ep_py_fault_table(PyObject *module, PyObject *unused);
 
 /* Makes a _core.Trace of a trace of the core. steals *trace, also on failure. path: of the file that it is
  * of; may be NULL. Returns: new, NULL with an exception. */

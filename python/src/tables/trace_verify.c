@@ -1,16 +1,16 @@
-/* Trace.verify(): the findings of verify.h as plain Python. The package makes the messages. */
+/* Trace.verify(): the faults of verify.h as plain Python. The package makes the messages. */
 
 #include "trace_object.h"
 
 /* [(word, what it means)] */
 PyObject *
-ep_py_finding_table(PyObject *module, PyObject *unused)
+ep_py_fault_table(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    PyObject *rows = PyList_New(EP_FINDING_COUNT);
-    for (int sort = 0; rows != NULL && sort < EP_FINDING_COUNT; sort++) {
-        PyObject *row = Py_BuildValue("ss", ep_findings[sort].word, ep_findings[sort].text);
+    PyObject *rows = PyList_New(EP_TRACE_FAULT_COUNT);
+    for (int sort = 0; rows != NULL && sort < EP_TRACE_FAULT_COUNT; sort++) {
+        PyObject *row = Py_BuildValue("ss", ep_trace_faults[sort].word, ep_trace_faults[sort].text);
         if (row == NULL) {
             Py_CLEAR(rows);
             break;
@@ -22,13 +22,13 @@ ep_py_finding_table(PyObject *module, PyObject *unused)
 
 /* {word: count} of those that are not 0. */
 static PyObject *
-counts_object(const uint64_t counts[EP_FINDING_COUNT])
+counts_object(const uint64_t counts[EP_TRACE_FAULT_COUNT])
 {
     PyObject *result = PyDict_New();
-    for (int sort = 0; result != NULL && sort < EP_FINDING_COUNT; sort++) {
+    for (int sort = 0; result != NULL && sort < EP_TRACE_FAULT_COUNT; sort++) {
         PyObject *value = counts[sort] != 0 ? PyLong_FromUnsignedLongLong(counts[sort]) : NULL;
         if ((value == NULL && counts[sort] != 0) ||
-            (value != NULL && PyDict_SetItemString(result, ep_findings[sort].word, value) < 0)) {
+            (value != NULL && PyDict_SetItemString(result, ep_trace_faults[sort].word, value) < 0)) {
             Py_CLEAR(result);
         }
         Py_XDECREF(value);
@@ -39,21 +39,21 @@ counts_object(const uint64_t counts[EP_FINDING_COUNT])
 static PyObject *
 row_object(size_t row)
 {
-    return row != EP_FINDING_NO_ROW ? PyLong_FromSize_t(row) : Py_NewRef(Py_None);
+    return row != EP_TRACE_FAULT_NO_ROW ? PyLong_FromSize_t(row) : Py_NewRef(Py_None);
 }
 
 static PyObject *
-findings_object(const ep_verification *verification)
+faults_object(const ep_verification *verification)
 {
     PyObject *rows = PyList_New((Py_ssize_t)verification->count);
     for (size_t i = 0; rows != NULL && i < verification->count; i++) {
-        const ep_finding *finding = &verification->findings[i];
+        const ep_trace_fault *fault = &verification->faults[i];
         PyObject *row = Py_BuildValue(
-            "sNNLNLLK", ep_findings[finding->sort].word, row_object(finding->row),
-            finding->thread >= 0 ? PyLong_FromLong(finding->thread) : Py_NewRef(Py_None),
-            (long long)finding->time_ns, row_object(finding->other_row),
-            (long long)finding->expected, (long long)finding->found,
-            (unsigned long long)finding->address);
+            "sNNLNLLK", ep_trace_faults[fault->sort].word, row_object(fault->row),
+            fault->thread >= 0 ? PyLong_FromLong(fault->thread) : Py_NewRef(Py_None),
+            (long long)fault->time_ns, row_object(fault->other_row),
+            (long long)fault->expected, (long long)fault->found,
+            (unsigned long long)fault->address);
         if (row == NULL) {
             Py_CLEAR(rows);
             break;
@@ -97,7 +97,7 @@ ep_py_trace_verify(PyObject *object, PyObject *args)
                                             (unsigned long long)self->trace.record_check.chunks)
                             : Py_NewRef(Py_None);
     PyObject *result = Py_BuildValue("NNNN", counts_object(found.counts), counts_object(found.excused),
-                                     findings_object(&found), records);
+                                     faults_object(&found), records);
     ep_verification_clear(&found);
     return result;
 }

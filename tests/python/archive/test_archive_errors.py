@@ -122,7 +122,7 @@ def varints(*numbers):
 
 @pytest.mark.parametrize("old", ["mark", "counter", "span_begin"], ids=["point", "value", "call"])
 def test_kinds_of_a_later_version_are_left_out(old, tmp_path):
-    """The same archive as if one kind were one that this version does not know: its events are read and
+    """An archive is read as if one of its kinds were one that this version does not know: its events are read and
     left out, and all others are what they were."""
     with eventprof.record(memory=False) as rec:
         for number in range(40):

@@ -44,7 +44,7 @@ def path(trace, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def large(trace, tmp_path_factory):
-    """The same page as a large one is written."""
+    """Return the path of the page, written as a large one is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planes, "TILE", 4096)
         patch.setattr(sys.modules["eventprof.viewer.page"], "WIDE", 0)

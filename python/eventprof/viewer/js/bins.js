@@ -200,7 +200,7 @@ export class Sweep {
    * @param {number} top the bin of its longest call, or -1: that was not changed
    * @param {number} most
    * @param {number} total
-   * @param {number} end behind its last bin of level 0
+   * @param {number} end after its last bin of level 0
    */
   keep(whole, top, most, total, end) {
     this.total = total;

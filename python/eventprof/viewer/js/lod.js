@@ -151,7 +151,7 @@ export class Pyramid {
     let i = from;
     for (const edge = Math.min(to, Math.ceil(from / LEAF) * LEAF); i < edge; i++) if (starts[i] >= x) return i;
     if (i >= to) return to;
-    // Of the leaves in the range, the last that begins before x has the place, or the place is just behind it.
+    // Of the leaves in the range, the last that begins before x has the place, or the place is just after it.
     const node = gallop(begins, x, i / LEAF, Math.ceil(to / LEAF)) - 1;
     if (node * LEAF < i) return i;
     const end = Math.min(to, (node + 1) * LEAF);

@@ -25,8 +25,8 @@ export function joinFloats(out, bytes, at, width) {
 }
 
 /**
- * The same for numbers whose low bits are apart: byte i of `low` has those of number i, and above them those of the
- * number half of all behind.
+ * Joins planes to numbers whose low bits are apart: byte i of `low` has those of number i, and above them those of
+ * number i + half of all.
  * @param {Float64Array} out
  * @param {Uint8Array} bytes
  * @param {number} at
