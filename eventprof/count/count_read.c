@@ -3,6 +3,7 @@
 
 #include "count_parts.h"
 #include "memory.h"
+#include "os.h"
 
 static void
 begin_reading(ep_count_slot *slot)
@@ -101,7 +102,9 @@ max_name(const ep_counter *counter, size_t *slot_count)
 ep_status
 ep_counter_read(ep_counter *counter, uint64_t ticks, ep_count_rows *out)
 {
-    pthread_mutex_lock(&ep_counting.lock);
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return EP_NOMEM;
+    }
     size_t slots, names = max_name(counter, &slots) + 1;
     reading to = {
         .rows = ep_calloc(slots + 1, sizeof *to.rows),

@@ -8,7 +8,9 @@
 
 _Thread_local ep_count_thread *ep_count_current;
 static _Thread_local bool is_over;    /* the last round of this thread's destructors has been */
+/* In a child of a bare system call another thread may have had the lock: functions fail there as without memory. */
 struct ep_counting ep_counting = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static bool has_lock_to_fork;
 static pthread_key_t exit_key;
 static ep_count_thread nobody;
 
@@ -34,9 +36,11 @@ on_thread_exit(void *value)
         return;
     }
     uint64_t ticks = ep_count_ticks() - thread->aside;
-    pthread_mutex_lock(&ep_counting.lock);
     ep_count_current = NULL;
     is_over = true;
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return;    /* views have the address of the thread, which stays */
+    }
     for (size_t i = 0; i < ep_counting.running_count; i++) {
         ep_count_view *view = ep_count_view_of(ep_counting.running[i], thread);
         if (view != NULL) {
@@ -75,7 +79,9 @@ ep_count_attach(void)
     ep_count_view *views[EP_COUNTERS_MAX];
     uint64_t serials[EP_COUNTERS_MAX];
     size_t count = 0;
-    pthread_mutex_lock(&ep_counting.lock);
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return NULL;
+    }
     thread->has_calls = thread->has_c_calls = false;
     for (size_t i = 0; i < ep_counting.running_count; i++) {
         ep_counter *counter = ep_counting.running[i];
@@ -107,13 +113,15 @@ ep_count_attach(void)
 static void
 before_fork(void)
 {
-    pthread_mutex_lock(&ep_counting.lock);
+    has_lock_to_fork = ep_os_lock(&ep_counting.lock);
 }
 
 static void
 after_fork(void)
 {
-    pthread_mutex_unlock(&ep_counting.lock);
+    if (has_lock_to_fork) {
+        pthread_mutex_unlock(&ep_counting.lock);
+    }
 }
 
 /* Open calls stay open, and begin now. */
@@ -141,7 +149,9 @@ void
 ep_count_after_fork(uint64_t ticks)
 {
     const ep_count_thread *own_thread = ep_count_current;
-    pthread_mutex_lock(&ep_counting.lock);
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return;
+    }
     for (size_t i = 0; i < ep_counting.running_count; i++) {
         ep_counter *counter = ep_counting.running[i];
         counter->free_views = NULL;

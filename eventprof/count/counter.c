@@ -1,6 +1,7 @@
 /* Counters: they start and stop. */
 #include "count_parts.h"
 #include "memory.h"
+#include "os.h"
 
 _Atomic uint64_t ep_count_generation = 1;
 
@@ -47,7 +48,9 @@ ep_counter_start(ep_counter *counter, uint64_t ticks)
     if (own_thread == NULL && (own_thread = ep_count_new_thread()) == NULL) {
         return EP_NOMEM;
     }
-    pthread_mutex_lock(&ep_counting.lock);
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return EP_NOMEM;
+    }
     bool can = !counter->running && ep_counting.running_count < EP_COUNTERS_MAX;
     if (can) {
         reset_views(counter);
@@ -65,7 +68,9 @@ ep_counter_start(ep_counter *counter, uint64_t ticks)
 void
 ep_counter_stop(ep_counter *counter, uint64_t ticks)
 {
-    pthread_mutex_lock(&ep_counting.lock);
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return;
+    }
     for (size_t i = 0; i < ep_counting.running_count; i++) {
         if (ep_counting.running[i] == counter) {
             ep_counting.running[i] = ep_counting.running[--ep_counting.running_count];
@@ -90,7 +95,9 @@ ep_counter_free(ep_counter *counter)
         return;
     }
     ep_counter_stop(counter, counter->stop_ticks);
-    pthread_mutex_lock(&ep_counting.lock);
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return;    /* views and the list of running counters have its address, which stays */
+    }
     while (counter->views != NULL) {
         ep_count_view *view = counter->views;
         counter->views = view->next;
@@ -104,7 +111,9 @@ size_t
 ep_counter_bytes(ep_counter *counter)
 {
     size_t bytes = sizeof *counter;
-    pthread_mutex_lock(&ep_counting.lock);
+    if (!ep_os_lock(&ep_counting.lock)) {
+        return bytes;
+    }
     for (const ep_count_view *view = counter->views; view != NULL; view = view->next) {
         bytes += sizeof *view + (size_t)(view->limit - view->frames) * sizeof *view->frames +
                  view->index_slots * sizeof *view->index;

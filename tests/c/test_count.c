@@ -1,12 +1,18 @@
 /* Counting: views, slots, calls that do not nest, threads that come and go, reading. */
-#include "count.h"
+#include "count_parts.h"
 
-#include <pthread.h>
+#include <sched.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#endif
 
 #include "ep_check.h"
 #include "ep_model.h"
 #include "fault.h"
+#include "os.h"
 
 #define KEY(name) ((uintptr_t)(name) << 4)
 
@@ -426,6 +432,79 @@ START_TEST(a_forked_child_begins_anew_and_keeps_what_is_open)
 }
 END_TEST
 
+#if defined(__linux__) && !EP_MODEL_TSAN
+
+static _Atomic bool has_lock, may_give_lock_back;
+
+static void *
+hold_lock(void *unused)
+{
+    pthread_mutex_lock(&ep_counting.lock);
+    atomic_store(&has_lock, true);
+    while (!atomic_load(&may_give_lock_back)) {
+        sched_yield();
+    }
+    pthread_mutex_unlock(&ep_counting.lock);
+    return unused;
+}
+
+/* In the child: what went wrong, 0 for nothing. */
+static int
+use_counters(ep_counter *counter)
+{
+    ep_count_rows rows;
+    (void)alarm(120);    /* it would wait for ever */
+    if (ep_counter_read(counter, 1, &rows) != EP_NOMEM || ep_counter_bytes(counter) != sizeof *counter) {
+        return 1;
+    }
+    ep_count_after_fork(1);
+    ep_counter_stop(counter, 1);
+    if (!counter->running || ep_counter_start(counter, 1) != EP_NOMEM) {
+        return 2;
+    }
+    ep_counter_free(counter);    /* it runs still */
+    ep_counter_changed();
+    if (ep_count_mine() != NULL) {
+        return 3;    /* the calls are not counted */
+    }
+    pid_t child = fork();    /* the handlers of a fork take the lock, too */
+    if (child == 0) {
+        (void)alarm(120);
+        _exit(ep_counter_bytes(counter) == sizeof *counter && ep_count_mine() == NULL ? 0 : 4);
+    }
+    int status = 0;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 5;
+}
+
+START_TEST(a_bare_child_does_not_wait_for_a_thread_that_has_the_lock)
+{
+    ep_counter *counter = started(0);
+    open_at(1, 10);
+    ck_assert(ep_os_note_process());
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, hold_lock, NULL), 0);
+    while (!atomic_load(&has_lock)) sched_yield();
+
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+        _exit(use_counters(counter));
+    }
+
+    int status = 0;
+    while (waitpid(child, &status, 0) != child) {
+    }
+    atomic_store(&may_give_lock_back, true);    /* before it may fail: the next test needs the lock */
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(status, 0);
+    ck_assert(close_at(1, 20));
+    ep_counter_free(counter);
+}
+END_TEST
+#define BARE_TESTS , a_bare_child_does_not_wait_for_a_thread_that_has_the_lock
+#else
+#define BARE_TESTS
+#endif
+
 #ifdef EP_FAULT_POINTS
 /* Whichever request fails: what found no memory is counted as lost, and the rest is right. */
 START_TEST(without_memory_calls_are_lost_and_counted)
@@ -469,4 +548,4 @@ EP_TEST_MAIN("count", a_call_counts_its_time_and_its_callers, recursive_calls_co
              threads_that_ended_are_counted_and_leave_their_views_to_others,
              a_counter_starts_at_zero_again_and_others_go_on, no_more_run_than_there_is_room_for,
              memory_goes_by_functions_and_not_by_calls,
-             a_forked_child_begins_anew_and_keeps_what_is_open FAULT_TESTS)
+             a_forked_child_begins_anew_and_keeps_what_is_open BARE_TESTS FAULT_TESTS)
