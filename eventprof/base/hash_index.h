@@ -15,7 +15,15 @@
  *         ep_hash_index_add(&index, slot, count++);
  *     }
  *
- * names.h has a table that is read without a lock, live_blocks.h one from which blocks are removed. */
+ * Tables whose rules are others:
+ *   names/names.h          hooks read it without a lock
+ *   folds/live_blocks.h    blocks are removed
+ *   intern/omitted.h       a set of addresses that hooks change without a lock. They first read a count for
+ *                          some bits of the address, inlined, because most blocks are not in the set
+ *   hooks/inner_blocks.h   such a set, of few blocks: an entry has the block's domains, too, so that one
+ *                          exchange removes both; hooks only ask whether it has any block
+ *   hooks/source_audit.c   texts that are found without a lock; an entry is memory of its own and is never
+ *                          removed, so it is published by release, not relaxed as in the two sets */
 #ifndef EP_HASH_INDEX_H
 #define EP_HASH_INDEX_H
 
