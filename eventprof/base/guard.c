@@ -20,12 +20,14 @@ typedef struct guarded {
     _Atomic bool hit;
 } guarded;
 
+/* For adding and removing files; the handler does not take it. */
+static ep_mutex lock = EP_MUTEX_INIT;
+
 static struct {
-    pthread_mutex_t lock;    /* for adding and removing files; the handler does not take it */
-    int count;
+    int count EP_GUARDED_BY(lock);
     guarded files[GUARD_COUNT];
     struct sigaction previous;
-} guard = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} guard;
 
 /* ---- /proc/self/maps, read where nothing may be allocated or locked --------------------------- */
 
@@ -200,7 +202,7 @@ ep_guard_begin(const void *at)
         return EP_GUARD_NONE;
     }
     int number = EP_GUARD_NONE;
-    if (!ep_os_lock(&guard.lock)) {
+    if (!ep_os_lock(&lock)) {
         return EP_GUARD_NONE;
     }
     for (int i = 0; i < GUARD_COUNT && number < 0; i++) {
@@ -216,21 +218,21 @@ ep_guard_begin(const void *at)
     if (number >= 0 && guard.count++ == 0) {
         install();
     }
-    pthread_mutex_unlock(&guard.lock);
+    ep_mutex_unlock(&lock);
     return number;
 }
 
 void
 ep_guard_end(int number)
 {
-    if (number < 0 || !ep_os_lock(&guard.lock)) {
+    if (number < 0 || !ep_os_lock(&lock)) {
         return;
     }
     atomic_store_explicit(&guard.files[number].inode, 0, memory_order_relaxed);
     if (--guard.count == 0) {
         take_away();
     }
-    pthread_mutex_unlock(&guard.lock);
+    ep_mutex_unlock(&lock);
 }
 
 bool
@@ -239,16 +241,16 @@ ep_guard_was_hit(int number)
     return number >= 0 && atomic_load_explicit(&guard.files[number].hit, memory_order_relaxed);
 }
 
-void
-ep_guard_before_fork(void)
+EP_ACQUIRES(lock)
+void ep_guard_before_fork(void)
 {
-    pthread_mutex_lock(&guard.lock);
+    ep_mutex_lock(&lock);
 }
 
-void
-ep_guard_after_fork(void)
+EP_RELEASES(lock)
+void ep_guard_after_fork(void)
 {
-    pthread_mutex_unlock(&guard.lock);
+    ep_mutex_unlock(&lock);
 }
 
 #else
@@ -273,8 +275,8 @@ ep_guard_was_hit(int number)
     return false;
 }
 
-void
-ep_guard_before_fork(void)
+EP_ACQUIRES(lock)
+void ep_guard_before_fork(void)
 {
 }
 

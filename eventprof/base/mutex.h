@@ -20,7 +20,7 @@
 #define EP_THREAD_SAFETY(...)
 #endif
 
-/* A variable or field: who reads or writes it has the lock. Of a pointer, what it points to is not meant. */
+/* A variable or field: who reads or writes it has the lock. What a pointer points to is not meant. */
 #define EP_GUARDED_BY(lock) EP_THREAD_SAFETY(guarded_by(lock))
 /* A function: its caller has the lock, before and after. */
 #define EP_REQUIRES(...) EP_THREAD_SAFETY(requires_capability(__VA_ARGS__))

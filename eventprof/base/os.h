@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "mutex.h"
 #include "types.h"
 
 /* Zeroed pages, private to the process. Returns: new (ep_os_unmap), or NULL. They count as the recorder's
@@ -24,7 +25,7 @@ bool ep_os_note_process(void);
 
 /* Takes a lock. In a child of a bare system call the thread that has it may not exist: there the lock is
  * taken only if it is free. Returns: whether it was taken; always in other processes. */
-EP_CHECKED bool ep_os_lock(pthread_mutex_t *lock);
+EP_CHECKED bool ep_os_lock(ep_mutex *lock) EP_TRY_ACQUIRES(*lock);
 
 /* Like ep_os_map(), already touched, on huge pages if the system has them. Parts of it may be unmapped. */
 void *ep_os_map_touched(size_t bytes);
@@ -72,7 +73,7 @@ int64_t ep_os_boottime_ns(void);
 /* Makes a condition for timed waits, which do not depend on the time of day. */
 void ep_os_condition_init(pthread_cond_t *condition);
 /* Like pthread_cond_wait(), but waits for at most about `ns`. */
-void ep_os_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ns);
+void ep_os_condition_wait(pthread_cond_t *condition, ep_mutex *lock, int64_t ns) EP_REQUIRES(*lock);
 
 /* The process's resident set; -1: the system does not say. Takes some microseconds. */
 int64_t ep_os_resident_bytes(void);

@@ -152,9 +152,13 @@ ep_os_is_forked(void)
 }
 
 bool
-ep_os_lock(pthread_mutex_t *lock)
+ep_os_lock(ep_mutex *lock)
 {
-    return (EP_UNLIKELY(ep_os_is_forked()) ? pthread_mutex_trylock(lock) : pthread_mutex_lock(lock)) == 0;
+    if (EP_UNLIKELY(ep_os_is_forked())) {
+        return ep_mutex_try(lock);
+    }
+    ep_mutex_lock(lock);
+    return true;
 }
 
 bool
@@ -430,15 +434,15 @@ ep_os_condition_init(pthread_cond_t *condition)
 }
 
 void
-ep_os_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t ns)
+ep_os_condition_wait(pthread_cond_t *condition, ep_mutex *lock, int64_t ns)
 {
 #ifdef __linux__
     int64_t end = ep_os_monotonic_ns() + ns;
     struct timespec until = {.tv_sec = (time_t)(end / 1000000000), .tv_nsec = (long)(end % 1000000000)};
-    (void)pthread_cond_timedwait(condition, lock, &until);
+    (void)pthread_cond_timedwait(condition, &lock->os, &until);
 #else
     struct timespec length = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-    (void)pthread_cond_timedwait_relative_np(condition, lock, &length);
+    (void)pthread_cond_timedwait_relative_np(condition, &lock->os, &length);
 #endif
 }
 

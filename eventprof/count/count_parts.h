@@ -2,9 +2,8 @@
 #ifndef EP_COUNT_PARTS_H
 #define EP_COUNT_PARTS_H
 
-#include <pthread.h>
-
 #include "count.h"
+#include "mutex.h"
 
 #define EP_COUNT_PAGE_SLOTS 32
 
@@ -14,16 +13,17 @@ typedef struct ep_count_page {
     ep_count_slot slots[EP_COUNT_PAGE_SLOTS];
 } ep_count_page;
 
-/* Counters' lists of views, the running counters, and threads that come and go: all under the lock. Cold
- * paths only; nothing but the C library is called under it. */
+/* Protects the counters' lists of views, the running counters, and threads that come and go. Cold paths
+ * only; nothing but the C library is called under it. */
+extern EP_HIDDEN ep_mutex ep_count_mutex;
+
 struct ep_counting {
-    pthread_mutex_t lock;
     ep_counter *running[EP_COUNTERS_MAX];
     size_t running_count;
     uint64_t last_serial;
 };
 
-extern EP_HIDDEN struct ep_counting ep_counting;
+extern EP_HIDDEN struct ep_counting ep_counting EP_GUARDED_BY(ep_count_mutex);
 
 /* ---- count.c --------------------------------------------------------------------------------- */
 

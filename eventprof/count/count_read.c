@@ -102,7 +102,7 @@ max_name(const ep_counter *counter, size_t *slot_count)
 ep_status
 ep_counter_read(ep_counter *counter, uint64_t ticks, ep_count_rows *out)
 {
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return EP_NOMEM;
     }
     size_t slots, names = max_name(counter, &slots) + 1;
@@ -127,7 +127,7 @@ ep_counter_read(ep_counter *counter, uint64_t ticks, ep_count_rows *out)
     if (can) {
         qsort(to.rows + 1, to.count - 1, sizeof *to.rows, by_name);
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
     free(to.row_of);
     if (!can) {
         free(to.rows);

@@ -8,8 +8,10 @@
 
 _Thread_local ep_count_thread *ep_count_current;
 static _Thread_local bool is_over;    /* the last round of this thread's destructors has been */
-/* In a child of a bare system call another thread may have had the lock: functions fail there as without memory. */
-struct ep_counting ep_counting = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* In a child of a bare system call another thread may have had the lock: functions fail there as without
+ * memory. */
+ep_mutex ep_count_mutex = EP_MUTEX_INIT;
+struct ep_counting ep_counting;
 static bool has_lock_to_fork;
 static pthread_key_t exit_key;
 static ep_count_thread nobody;
@@ -38,7 +40,7 @@ on_thread_exit(void *value)
     uint64_t ticks = ep_count_ticks() - thread->aside;
     ep_count_current = NULL;
     is_over = true;
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return;    /* views have the address of the thread, which stays */
     }
     for (size_t i = 0; i < ep_counting.running_count; i++) {
@@ -53,7 +55,7 @@ on_thread_exit(void *value)
             ep_counting.running[i]->only = &nobody;    /* another thread may get its address */
         }
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
     free(thread);
 }
 
@@ -79,7 +81,7 @@ ep_count_attach(void)
     ep_count_view *views[EP_COUNTERS_MAX];
     uint64_t serials[EP_COUNTERS_MAX];
     size_t count = 0;
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return NULL;
     }
     thread->has_calls = thread->has_c_calls = false;
@@ -104,23 +106,24 @@ ep_count_attach(void)
     thread->generation = ep_count_now_generation();
     ep_count_keep_blocks(thread);
     ep_count_settle(thread);
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
     return thread;
 }
 
 /* ---- Life of the process --------------------------------------------------------------------- */
 
-static void
+/* Not checked: what it takes after_fork() gives back, if it was taken. */
+static EP_NOT_CHECKED void
 before_fork(void)
 {
-    has_lock_to_fork = ep_os_lock(&ep_counting.lock);
+    has_lock_to_fork = ep_os_lock(&ep_count_mutex);
 }
 
-static void
+static EP_NOT_CHECKED void
 after_fork(void)
 {
     if (has_lock_to_fork) {
-        pthread_mutex_unlock(&ep_counting.lock);
+        ep_mutex_unlock(&ep_count_mutex);
     }
 }
 
@@ -149,7 +152,7 @@ void
 ep_count_after_fork(uint64_t ticks)
 {
     const ep_count_thread *own_thread = ep_count_current;
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return;
     }
     for (size_t i = 0; i < ep_counting.running_count; i++) {
@@ -167,7 +170,7 @@ ep_count_after_fork(uint64_t ticks)
             }
         }
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
 }
 
 ep_status

@@ -23,7 +23,8 @@ ep_counter_changed(void)
     next_generation();
 }
 
-ep_counter *
+/* Not checked: counters start and stop while no other thread asks. */
+EP_NOT_CHECKED ep_counter *
 ep_counter_running(size_t at)
 {
     return at < ep_counting.running_count ? ep_counting.running[at] : NULL;
@@ -48,7 +49,7 @@ ep_counter_start(ep_counter *counter, uint64_t ticks)
     if (own_thread == NULL && (own_thread = ep_count_new_thread()) == NULL) {
         return EP_NOMEM;
     }
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return EP_NOMEM;
     }
     bool can = !counter->running && ep_counting.running_count < EP_COUNTERS_MAX;
@@ -61,14 +62,14 @@ ep_counter_start(ep_counter *counter, uint64_t ticks)
         ep_counting.running[ep_counting.running_count++] = counter;
         next_generation();
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
     return can ? EP_OK : EP_STATE;
 }
 
 void
 ep_counter_stop(ep_counter *counter, uint64_t ticks)
 {
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return;
     }
     for (size_t i = 0; i < ep_counting.running_count; i++) {
@@ -85,7 +86,7 @@ ep_counter_stop(ep_counter *counter, uint64_t ticks)
         }
         next_generation();
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
 }
 
 void
@@ -95,7 +96,7 @@ ep_counter_free(ep_counter *counter)
         return;
     }
     ep_counter_stop(counter, counter->stop_ticks);
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return;    /* views and the list of running counters have its address, which stays */
     }
     while (counter->views != NULL) {
@@ -103,7 +104,7 @@ ep_counter_free(ep_counter *counter)
         counter->views = view->next;
         ep_count_give_view(view);
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
     free(counter);
 }
 
@@ -111,7 +112,7 @@ size_t
 ep_counter_bytes(ep_counter *counter)
 {
     size_t bytes = sizeof *counter;
-    if (!ep_os_lock(&ep_counting.lock)) {
+    if (!ep_os_lock(&ep_count_mutex)) {
         return bytes;
     }
     for (const ep_count_view *view = counter->views; view != NULL; view = view->next) {
@@ -121,6 +122,6 @@ ep_counter_bytes(ep_counter *counter)
             bytes += sizeof *page;
         }
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
     return bytes;
 }

@@ -133,51 +133,51 @@ static void
 read_ahead(void *stream)
 {
     ep_sliding_stream *s = stream;
-    pthread_mutex_lock(&s->lock);
+    ep_mutex_lock(&s->lock);
     for (;;) {
         while (s->ahead != EP_NEXT_WANTED && s->ahead != EP_NEXT_END) {
-            pthread_cond_wait(&s->changed, &s->lock);
+            ep_mutex_wait(&s->lock, &s->changed);
         }
         if (s->ahead == EP_NEXT_END) {
             break;
         }
         s->ahead = EP_NEXT_RUNS;
-        pthread_mutex_unlock(&s->lock);
+        ep_mutex_unlock(&s->lock);
         read_next(s);
-        pthread_mutex_lock(&s->lock);
+        ep_mutex_lock(&s->lock);
         s->ahead = EP_NEXT_DONE;
         pthread_cond_signal(&s->changed);
     }
-    pthread_mutex_unlock(&s->lock);
+    ep_mutex_unlock(&s->lock);
 }
 
 static void
 set_ahead(ep_sliding_stream *s, ep_next_rows ahead)
 {
-    pthread_mutex_lock(&s->lock);
+    ep_mutex_lock(&s->lock);
     s->ahead = ahead;
     pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    ep_mutex_unlock(&s->lock);
 }
 
 /* Waits while the second thread reads. True: it had not begun. */
 static bool
 wait_for_next(ep_sliding_stream *s)
 {
-    pthread_mutex_lock(&s->lock);
+    ep_mutex_lock(&s->lock);
     while (s->ahead == EP_NEXT_RUNS) {
-        pthread_cond_wait(&s->changed, &s->lock);
+        ep_mutex_wait(&s->lock, &s->changed);
     }
     bool is_left = s->ahead == EP_NEXT_WANTED;
     s->ahead = EP_NEXT_NONE;
-    pthread_mutex_unlock(&s->lock);
+    ep_mutex_unlock(&s->lock);
     return is_left;
 }
 
 static void
 begin_ahead(ep_sliding_stream *s)
 {
-    pthread_mutex_init(&s->lock, NULL);
+    ep_mutex_renew(&s->lock);
     pthread_cond_init(&s->changed, NULL);
     s->reads_ahead = true;
     s->has_thread = ep_worker_start(&s->worker, read_ahead, s);
@@ -195,7 +195,7 @@ end_ahead(ep_sliding_stream *s)
         ep_worker_join(&s->worker);
     }
     pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->lock.os);
     s->reads_ahead = false;
 }
 

@@ -8,6 +8,7 @@
 #include "decode.h"
 #include "file_read.h"
 #include "merged.h"
+#include "mutex.h"
 #include "stream.h"
 
 /* ---- Batches of rows that a source appends ------------------------------------------------------ */
@@ -52,7 +53,7 @@ typedef struct ep_sliding_stream {
     bool reads_ahead;                  /* what follows is in use */
     bool has_thread;                   /* `worker` has to be joined */
     ep_worker worker;
-    pthread_mutex_t lock;              /* of `ahead` */
+    ep_mutex lock;              /* of `ahead` */
     pthread_cond_t changed;
     ep_next_rows ahead;
     ep_columns next;

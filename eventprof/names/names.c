@@ -1,6 +1,5 @@
 #include "names.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "hash.h"
@@ -34,13 +33,13 @@ _Atomic(ep_index *) ep_name_index, ep_site_index;
 
 /* In a child of a bare system call another thread may have had it: functions fail there as without
  * memory. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ep_mutex lock = EP_MUTEX_INIT;
 static pages names = {.entry_bytes = sizeof(ep_name)};
 static pages sites = {.entry_bytes = sizeof(ep_site)};
 static pages strings = {.entry_bytes = sizeof(string_entry)};
-static ep_hash_index strings_by_text;
-static char *arena;
-static size_t arena_left;
+static ep_hash_index strings_by_text EP_GUARDED_BY(lock);
+static char *arena EP_GUARDED_BY(lock);
+static size_t arena_left EP_GUARDED_BY(lock);
 static _Atomic size_t bytes_held;
 
 static void *
@@ -66,8 +65,7 @@ entry_count(const pages *holder)
 }
 
 /* Room for one more at index count. Fails: NULL (no memory, or no ids left). */
-static void *
-next_entry(pages *holder)
+static EP_REQUIRES(lock) void *next_entry(pages *holder)
 {
     size_t id = atomic_load_explicit(&holder->count, memory_order_relaxed);
     if (id > EP_PAYLOAD_MAX) {
@@ -81,8 +79,8 @@ next_entry(pages *holder)
 }
 
 /* Makes the entry that next_entry() gave visible. Returns: its id. */
-static uint32_t
-publish_entry(pages *holder)
+static EP_REQUIRES(lock) uint32_t
+    publish_entry(pages *holder)
 {
     return (uint32_t)atomic_fetch_add_explicit(&holder->count, 1, memory_order_release);
 }
@@ -144,8 +142,7 @@ insert_key(ep_index *index, uint32_t id, uintptr_t a, uintptr_t b)
 #define RETIRED ((uintptr_t)1)
 
 /* Room for a key of `id`. Fails: NULL. */
-static ep_index *
-index_with_room(_Atomic(ep_index *) *holder, uint32_t id)
+static EP_REQUIRES(lock) ep_index *index_with_room(_Atomic(ep_index *) *holder, uint32_t id)
 {
     ep_index *old = atomic_load_explicit(holder, memory_order_relaxed);
     if (id < old->capacity) {
@@ -192,8 +189,7 @@ has_text(const void *entries, size_t id, const void *key)
 }
 
 /* Room in the index for one more string. Fails: false. */
-static bool
-reserve_string(void)
+static EP_REQUIRES(lock) bool reserve_string(void)
 {
     size_t before = ep_hash_index_bytes(&strings_by_text);
     bool has_room = ep_hash_index_reserve(&strings_by_text, hash_of_string, &strings);
@@ -202,8 +198,7 @@ reserve_string(void)
     return has_room;
 }
 
-static char *
-copy_text(ep_text text)
+static EP_REQUIRES(lock) char *copy_text(ep_text text)
 {
     if (text.bytes > arena_left) {
         size_t bytes = text.bytes > ARENA_BYTES / 8 ? text.bytes : ARENA_BYTES;
@@ -256,8 +251,8 @@ tell_site(uint32_t id)
 }
 
 /* Fails: EP_STRING_NONE. */
-static uint32_t
-intern_string(ep_text text)
+static EP_REQUIRES(lock) uint32_t
+    intern_string(ep_text text)
 {
     if (text.at == NULL || text.bytes > UINT32_MAX) {
         return EP_STRING_NONE;
@@ -290,7 +285,7 @@ ep_string_add(ep_text text)
         return EP_STRING_NONE;
     }
     uint32_t id = intern_string(text);
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
     return id;
 }
 
@@ -312,7 +307,8 @@ ep_string_count(void)
 
 /* ---- Names and sites ------------------------------------------------------------------------- */
 
-ep_status
+/* Not checked: no other thread asks for names yet. */
+EP_NOT_CHECKED ep_status
 ep_names_init(void)
 {
     if (atomic_load_explicit(&ep_site_index, memory_order_relaxed) != NULL) {
@@ -338,8 +334,7 @@ ep_names_init(void)
     return EP_OK;
 }
 
-static void
-describe(ep_name *name, const ep_name_text *text)
+static EP_REQUIRES(lock) void describe(ep_name *name, const ep_name_text *text)
 {
     name->qualname = intern_string(text->qualname);
     name->module = intern_string(text->module);
@@ -382,7 +377,7 @@ ep_name_add(uintptr_t key, uintptr_t tag, const ep_name_text *text, void *object
             insert_key(index, id, key, tag);
         }
     }
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
     return id;
 }
 
@@ -397,7 +392,7 @@ ep_name_describe(uint32_t id, const ep_name_text *text)
         describe(name, text);
         tell_name(id);
     }
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
 }
 
 void
@@ -412,7 +407,7 @@ ep_name_sketch(uint32_t id, const ep_name_text *text)
         name->pending = true;
         tell_name(id);
     }
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
 }
 
 void
@@ -423,7 +418,7 @@ ep_name_retire(uint32_t id)
     }
     ep_index *index = atomic_load_explicit(&ep_name_index, memory_order_relaxed);
     atomic_store_explicit(&index->keys[id].a, RETIRED, memory_order_relaxed);
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
 }
 
 void *
@@ -435,7 +430,7 @@ ep_name_take_object(uint32_t id)
     ep_name *name = entry_at(&names, id);
     void *object = name->object;
     name->object = NULL;
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
     return object;
 }
 
@@ -458,7 +453,7 @@ ep_site_add(uintptr_t callee, uintptr_t instruction, const ep_site *site)
             insert_key(index, id, callee, instruction);
         }
     }
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
     return id;
 }
 
@@ -558,7 +553,7 @@ ep_names_tell_all(const ep_names_sink *sink, void (*begin)(void *), void *contex
     for (size_t id = 1; id < entry_count(&sites); id++) {
         sink->site((uint32_t)id, ep_site_get((uint32_t)id));
     }
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
 }
 
 size_t
@@ -567,24 +562,23 @@ ep_names_bytes(void)
     return atomic_load_explicit(&bytes_held, memory_order_relaxed);
 }
 
-void
-ep_names_before_fork(void)
+EP_ACQUIRES(lock)
+void ep_names_before_fork(void)
 {
-    pthread_mutex_lock(&lock);
+    ep_mutex_lock(&lock);
 }
 
-void
-ep_names_after_fork(void)
+EP_RELEASES(lock)
+void ep_names_after_fork(void)
 {
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
 }
 
 /* ---- What always holds of it ----------------------------------------------------------------- */
 
 #ifdef EP_CHECKS
 
-static void
-check_strings(void)
+static EP_REQUIRES(lock) void check_strings(void)
 {
     size_t used = strings_by_text.used;
     ep_hash_index_check(&strings_by_text, hash_of_string, &strings);
@@ -648,7 +642,7 @@ check_entries(void)
 void
 ep_names_check(void)
 {
-    if (pthread_mutex_trylock(&lock) != 0) {
+    if (!ep_mutex_try(&lock)) {
         return;    /* another thread adds a name: a start or stop of a recorder does not wait for it */
     }
     check_strings();
@@ -657,7 +651,7 @@ ep_names_check(void)
         check_index(&ep_site_index, &sites, "site");
         check_entries();
     }
-    pthread_mutex_unlock(&lock);
+    ep_mutex_unlock(&lock);
 }
 
 #endif

@@ -29,7 +29,7 @@ ep_page_open(const ep_trace *trace, const ep_page_wanted *wanted, ep_page **out)
     page->tile = wanted->tile;
     page->group = wanted->group;
     page->function_count = trace->input.map->function_count;
-    pthread_mutex_init(&page->lock, NULL);
+    ep_mutex_renew(&page->lock);
     memcpy(page->codes, wanted->codes, sizeof page->codes);
     for (size_t kind = 0; kind < sizeof page->codes; kind++) {
         size_t codes = page->codes[kind] + 1u;
@@ -66,7 +66,7 @@ ep_page_close(ep_page *page)
         free(page->held[by].area);
         free(page->curve[by]);
     }
-    pthread_mutex_destroy(&page->lock);
+    pthread_mutex_destroy(&page->lock.os);
     free(page->rows);
     free(page->calls);
     free(page->order);

@@ -12,9 +12,9 @@
 #ifndef EP_PAGE_H
 #define EP_PAGE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "mutex.h"
 #include "planes.h"
 #include "trace.h"
 #include "types.h"
@@ -125,7 +125,7 @@ typedef struct ep_page {
     int64_t edges[EP_PAGE_BINS];                /* ns: bin k ends before edges[k] */
     _Atomic int64_t *curve[EP_PAGE_HOLDERS];    /* by bin and band: bytes born less bytes died */
     /* scratch of tiles */
-    pthread_mutex_t lock;
+    ep_mutex lock;
     ep_page_scratch *idle;
 } ep_page;
 

@@ -28,10 +28,10 @@ ep_page_scratch_free(ep_page_scratch *scratch)
 static ep_page_scratch *
 scratch_take(ep_page *page)
 {
-    pthread_mutex_lock(&page->lock);
+    ep_mutex_lock(&page->lock);
     ep_page_scratch *scratch = page->idle;
     page->idle = scratch != NULL ? scratch->next : NULL;
-    pthread_mutex_unlock(&page->lock);
+    ep_mutex_unlock(&page->lock);
     if (scratch != NULL) {
         return scratch;
     }
@@ -61,10 +61,10 @@ scratch_take(ep_page *page)
 static void
 scratch_give(ep_page *page, ep_page_scratch *scratch)
 {
-    pthread_mutex_lock(&page->lock);
+    ep_mutex_lock(&page->lock);
     scratch->next = page->idle;
     page->idle = scratch;
-    pthread_mutex_unlock(&page->lock);
+    ep_mutex_unlock(&page->lock);
 }
 
 /* first: the tile's first row, of `count` in all. */

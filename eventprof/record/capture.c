@@ -56,7 +56,7 @@ ep_capture_free_threads(ep_capture *capture)
     capture->thread_count = 0;
 }
 
-static ep_status
+static EP_ENGINE_LOCKED ep_status
 capture_locked(ep_recorder *recorder, ep_capture *capture)
 {
     size_t chunk_count = recorder->kept_end - recorder->kept_first;

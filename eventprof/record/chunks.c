@@ -10,7 +10,7 @@
 #include "os.h"
 #include "packing.h"
 
-static bool
+static EP_ENGINE_LOCKED bool
 is_file_in_use(const ep_file *file)
 {
     /* A forked child's recorder still has its parent's file until it makes its own. */
@@ -133,7 +133,7 @@ ep_chunks_leave_large(size_t bytes)
 /* ---- Mapped and free ------------------------------------------------------------------------- */
 
 /* Whether chunks may be prepared for the file in advance; prepared chunks count against the limit, too. */
-static bool
+static EP_ENGINE_LOCKED bool
 has_room_ahead(const ep_recorder *recorder)
 {
     return recorder->options.on_full == EP_ON_FULL_GROW ||
@@ -141,7 +141,7 @@ has_room_ahead(const ep_recorder *recorder)
 }
 
 /* Returns: NULL without memory, or room on the disk. */
-static ep_chunk *
+static EP_ENGINE_LOCKED ep_chunk *
 map_chunk(size_t bytes, ep_recorder *file_recorder)
 {
     ep_chunk *chunk = ep_calloc(1, sizeof *chunk);
@@ -185,7 +185,7 @@ ep_chunk_unmap(ep_chunk *chunk)
 }
 
 /* Returns: NULL if there is none of that size. */
-static ep_chunk *
+static EP_ENGINE_LOCKED ep_chunk *
 pop_free_chunk(unsigned class)
 {
     ep_chunk *chunk = ep_engine.free_chunks[class];
@@ -197,7 +197,7 @@ pop_free_chunk(unsigned class)
     return chunk;
 }
 
-static ep_chunk *
+static EP_ENGINE_LOCKED ep_chunk *
 pop_free_slot(unsigned class)
 {
     ep_chunk *chunk = ep_engine.free_slots[class];
@@ -247,7 +247,7 @@ ep_chunks_unmap_slots(void)
 /* ---- Found ----------------------------------------------------------------------------------- */
 
 /* A slot of the file, if a running recorder has one. */
-static ep_chunk *
+static EP_ENGINE_LOCKED ep_chunk *
 find_slot(uint64_t ticks, size_t bytes)
 {
     if (ep_engine.file_recorder != NULL && ep_engine.file_recorder_is_child) {
@@ -293,7 +293,7 @@ find_slot(uint64_t ticks, size_t bytes)
 }
 
 /* Unmaps free chunks of other sizes, at most as many bytes as will be mapped. */
-static void
+static EP_ENGINE_LOCKED void
 make_way(size_t bytes)
 {
     ep_chunks_trim(ep_engine.bytes_free > bytes ? ep_engine.bytes_free - bytes : 0);
@@ -423,7 +423,7 @@ ep_chunk_first_bytes(void)
 }
 
 /* Twice as large after one that was full, half after one that was left half empty. */
-static void
+static EP_ENGINE_LOCKED void
 choose_next_size(ep_log *log)
 {
     uint32_t bytes = log->chunk->bytes;

@@ -1,12 +1,11 @@
 #include "engine.h"
 
-#include <pthread.h>
-
 #include "engine_parts.h"
 #include "invariants.h"
 #include "os.h"
 
-struct ep_engine ep_engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
+ep_mutex ep_engine_mutex = EP_MUTEX_INIT;
+struct ep_engine ep_engine;
 
 _Thread_local uint32_t ep_engine_inside;
 size_t ep_engine_first_bytes;
@@ -18,14 +17,14 @@ ep_engine_lock(void)
         ep_engine_leave_parent();
     }
     ep_engine_inside += 1;
-    pthread_mutex_lock(&ep_engine.lock);
+    ep_mutex_lock(&ep_engine_mutex);
 }
 
 void
 ep_engine_unlock(void)
 {
     EP_CHECK_INVARIANTS(ep_engine_check());
-    pthread_mutex_unlock(&ep_engine.lock);
+    ep_mutex_unlock(&ep_engine_mutex);
     ep_engine_inside -= 1;
 }
 
@@ -86,7 +85,8 @@ ep_engine_get_stats(void)
     return stats;
 }
 
-ep_status
+/* Not checked: no other thread is in the engine yet. */
+EP_NOT_CHECKED ep_status
 ep_engine_init(void)
 {
     if (ep_engine.initialised) {

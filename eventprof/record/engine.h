@@ -11,6 +11,7 @@
 
 #include "file.h"
 #include "log.h"
+#include "mutex.h"
 #include "resident.h"
 #include "thread.h"
 #include "types.h"
@@ -96,6 +97,11 @@ ep_kind_set ep_engine_kinds(void);
 /* Above 0 while the calling thread is in the engine: blocks that the C library allocates then are the
  * engine's, and a hook that recorded them would wait for a lock that its own thread holds. */
 extern EP_HIDDEN _Thread_local uint32_t ep_engine_inside __attribute__((tls_model("initial-exec")));
+
+/* The lock of the engine; ep_engine_alone() takes it for others. */
+extern EP_HIDDEN ep_mutex ep_engine_mutex;
+/* A function whose caller has that lock. */
+#define EP_ENGINE_LOCKED EP_REQUIRES(ep_engine_mutex)
 
 /* Calls then(context) under the engine's lock. No fork happens meanwhile, so a child finds the data
  * complete. `then` must not call the engine. */
@@ -190,8 +196,7 @@ ep_anchor ep_engine_birth(void);
 void ep_thread_set_name(ep_thread *thread, ep_text name);
 /* Returns: immortal, or NULL for an id that no thread has. */
 const ep_thread *ep_engine_thread(uint32_t id);
-/* Like ep_engine_thread(), if the caller holds the engine's lock. */
-const ep_thread *ep_engine_thread_locked(uint32_t id);
+const ep_thread *ep_engine_thread_locked(uint32_t id) EP_ENGINE_LOCKED;
 
 /* The living thread with this native id. `expect`: an entry is made if the thread has had no event yet.
  * Returns: immortal, or NULL (there is none, or no memory). */

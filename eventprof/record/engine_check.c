@@ -52,7 +52,7 @@ check_chunk(const ep_chunk *chunk)
                  "chunk %" PRIu64 " is packed", chunk->sequence);
 }
 
-static void
+static EP_ENGINE_LOCKED void
 check_free_chunks(void)
 {
     size_t count = 0, bytes = 0;
@@ -83,7 +83,7 @@ check_free_chunks(void)
                  "%zu free chunks, %zu mapped", count, ep_engine.chunks_mapped);
 }
 
-static void
+static EP_ENGINE_LOCKED void
 check_partial_chunks(void)
 {
     for (const ep_chunk *chunk = ep_engine.partial_chunks; chunk != NULL; chunk = chunk->next) {
@@ -127,7 +127,7 @@ check_log(const ep_log *log)
     }
 }
 
-static void
+static EP_ENGINE_LOCKED void
 check_threads(void)
 {
     size_t logs = 0, expected = 0;
@@ -152,7 +152,7 @@ check_threads(void)
 
 /* ---- Windows --------------------------------------------------------------------------------- */
 
-static void
+static EP_ENGINE_LOCKED void
 check_kept(const ep_recorder *recorder)
 {
     uint64_t charged = 0, before = 0;
@@ -207,7 +207,7 @@ ep_recorder_check(const ep_recorder *recorder)
     }
 }
 
-static void
+static EP_ENGINE_LOCKED void
 check_recorders(void)
 {
     size_t running = 0;
@@ -229,7 +229,7 @@ check_recorders(void)
                  "a child's file, no recorder");
 }
 
-static size_t
+static EP_ENGINE_LOCKED size_t
 size_of_engine(void)
 {
     size_t size = ep_engine.thread_count + ep_engine.log_count + ep_engine.chunks_free;

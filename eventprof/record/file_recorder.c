@@ -142,7 +142,7 @@ ep_file_recorder_pack(ep_recorder *recorder)
     ep_packing_count(recorder->options.kinds);
 }
 
-static void
+static EP_ENGINE_LOCKED void
 put_all_threads(void)
 {
     const ep_thread *thread;
@@ -181,7 +181,7 @@ ep_file_recorder_make_child_file(void)
 
 /* Writes the last state. It also counts lost events of chunks that are not sealed yet, and events of chunks
  * that found no room on the disk: `unwritten` says which, by their index in `kept`; NULL: none. */
-static void
+static EP_ENGINE_LOCKED void
 put_final_state(ep_recorder *recorder, const bool *unwritten)
 {
     ep_capture capture = {.stop = recorder->stop};
@@ -287,7 +287,7 @@ ep_file_recorder_write_late(ep_recorder *recorder)
 
 /* Restores the header of a chunk of a file that was cut off: zeroed memory replaced it, and its records are
  * gone. */
-static void
+static EP_ENGINE_LOCKED void
 mend_header(ep_chunk *chunk)
 {
     ep_chunk_header *header = chunk->header;

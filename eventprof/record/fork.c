@@ -26,7 +26,7 @@ ep_engine_leave_parent(void)
         return;
     }
     ep_engine.is_orphan = true;
-    pthread_mutex_init(&ep_engine.lock, NULL);
+    ep_mutex_renew(&ep_engine_mutex);
     ep_file_after_bare_fork();
     ep_shared_kinds_set(&ep_engine.kinds, 0);
     for (ep_recorder *r = ep_engine.recorders; r != NULL; r = r->next) {
@@ -79,7 +79,7 @@ ep_engine_after_fork_in_parent(void)
 
 /* In the child: replaces a slot of the parent's file by private memory with the same records. The pages
  * after the records may have been cut off. False: no memory; the slot is left as it is. */
-static bool
+static EP_ENGINE_LOCKED bool
 make_private(ep_chunk *chunk)
 {
     if (chunk->file == NULL) {
@@ -108,7 +108,7 @@ make_private(ep_chunk *chunk)
 }
 
 /* In the child. Returns: the running recorder whose file is the parent's, NULL if there is none. */
-static ep_recorder *
+static EP_ENGINE_LOCKED ep_recorder *
 leave_file_to_parent(void)
 {
     ep_recorder *file_recorder = ep_engine.file_recorder;

@@ -161,7 +161,7 @@ ep_loss_count(ep_recorder *recorder, ep_cursor cursor, bool fold, ep_capture *ca
     }
 }
 
-static void
+static EP_ENGINE_LOCKED void
 count_scratch(ep_recorder *recorder, const ep_log *log, ep_capture *capture)
 {
     if (log->closed) {

@@ -1,6 +1,5 @@
 #include "packing.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "prefault.h"
@@ -20,24 +19,24 @@ typedef struct job {
     uint64_t events;         /* events of the chunk that the file's recorder wants */
 } job;
 
+static ep_mutex lock = EP_MUTEX_INIT;
+static pthread_cond_t has_job = PTHREAD_COND_INITIALIZER;    /* the thread waits for jobs */
+static pthread_cond_t has_packed = PTHREAD_COND_INITIALIZER;    /* ep_packing_wait() waits for the thread */
+
 static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t wake;     /* the thread waits for jobs */
-    pthread_cond_t done;     /* ep_packing_wait() waits for the thread */
-    pthread_t thread;
-    uint64_t thread_id;      /* the kernel's, of the last thread; 0: there was none */
-    bool running;            /* there is a thread, which must be joined */
-    bool ending;             /* the thread shall end */
-    ep_file *file;           /* changes only while no thread runs */
-    ep_kind_set kinds;       /* kinds that the file's recorder wants; changes only then, too */
-    ep_chunk_packer *packer; /* the thread's; NULL: none yet */
-    job jobs[JOBS_MAX];      /* a ring: [first, packed) are packed, [packed, end) wait */
-    size_t first, packed, end;
-} packing = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .wake = PTHREAD_COND_INITIALIZER,
-    .done = PTHREAD_COND_INITIALIZER,
-};
+    /* the thread reads them, and they change only while it does not run */
+    ep_file *file;
+    ep_kind_set kinds;          /* that the file's recorder wants */
+    ep_chunk_packer *packer;    /* the thread's; NULL: none yet */
+    /* the thread has the jobs from `packed` on, and the engine's lock those before */
+    job jobs[JOBS_MAX];         /* a ring: [first, packed) are packed, [packed, end) wait */
+    size_t first, end;          /* changed under both locks, and read under either */
+    size_t packed EP_GUARDED_BY(lock);
+    uint64_t thread_id EP_GUARDED_BY(lock);    /* the kernel's, of the last thread; 0: there was none */
+    bool ending EP_GUARDED_BY(lock);           /* the thread shall end */
+    bool running EP_GUARDED_BY(ep_engine_mutex);    /* there is a thread, which must be joined */
+    pthread_t thread EP_GUARDED_BY(ep_engine_mutex);
+} packing;
 
 /* ---- One chunk ------------------------------------------------------------------------------- */
 
@@ -101,7 +100,7 @@ is_kept(const ep_recorder *recorder, const ep_chunk *chunk)
 /* Makes the packed slot the chunk's, and frees the slot that the chunk had. `refs`: the references that the
  * recorder and the caller have; with more, a trace reads the chunk, which must then stay where it is.
  * Returns: false, nothing changed. */
-static bool
+static EP_ENGINE_LOCKED bool
 commit(ep_recorder *recorder, const job *done, uint32_t refs)
 {
     ep_chunk *chunk = done->chunk;
@@ -157,15 +156,15 @@ run(void *unused)
     (void)unused;
     ep_engine_inside = 1;    /* for the whole thread: see prefault.c */
     ep_os_thread_lower_priority();
-    pthread_mutex_lock(&packing.lock);
+    ep_mutex_lock(&lock);
     packing.thread_id = ep_os_thread_id();
     while (!packing.ending) {
         if (packing.packed == packing.end) {
-            pthread_cond_wait(&packing.wake, &packing.lock);
+            ep_mutex_wait(&lock, &has_job);
             continue;
         }
         job *next = &packing.jobs[packing.packed % JOBS_MAX];
-        pthread_mutex_unlock(&packing.lock);
+        ep_mutex_unlock(&lock);
         if (packing.packer == NULL) {
             packing.packer = ep_chunk_packer_new();
         }
@@ -173,25 +172,27 @@ run(void *unused)
             next->to = pack_chunk(packing.packer, packing.file, next->chunk);
             next->events = next->to != NULL ? count_events(next->chunk, packing.kinds) : 0;
         }
-        pthread_mutex_lock(&packing.lock);
+        ep_mutex_lock(&lock);
         packing.packed += 1;
-        pthread_cond_signal(&packing.done);
+        pthread_cond_signal(&has_packed);
     }
-    pthread_mutex_unlock(&packing.lock);
+    ep_mutex_unlock(&lock);
     return NULL;
 }
 
-static void
+static EP_ENGINE_LOCKED void
 join_thread(void)
 {
-    pthread_mutex_lock(&packing.lock);
+    ep_mutex_lock(&lock);
     packing.ending = true;
-    pthread_cond_signal(&packing.wake);
-    pthread_mutex_unlock(&packing.lock);
+    pthread_cond_signal(&has_job);
+    ep_mutex_unlock(&lock);
     if (packing.running) {
         pthread_join(packing.thread, NULL);    /* waits at most until one chunk is packed: 2 ms */
     }
+    ep_mutex_lock(&lock);
     packing.running = packing.ending = false;
+    ep_mutex_unlock(&lock);
 }
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */
@@ -202,14 +203,14 @@ ep_packing_add(ep_chunk *chunk)
     if (packing.file == NULL || chunk->file != packing.file) {
         return;
     }
-    pthread_mutex_lock(&packing.lock);
+    ep_mutex_lock(&lock);
     bool room = packing.end - packing.first < JOBS_MAX;
     if (room) {
         packing.jobs[packing.end++ % JOBS_MAX] = (job){.chunk = chunk};
         chunk->refs += 1;
-        pthread_cond_signal(&packing.wake);
+        pthread_cond_signal(&has_job);
     }
-    pthread_mutex_unlock(&packing.lock);
+    ep_mutex_unlock(&lock);
     if (room && !packing.running) {
         packing.running = ep_prefault_start_thread(&packing.thread, run);
     }
@@ -221,9 +222,9 @@ ep_packing_commit(void)
     if (packing.file == NULL) {
         return;
     }
-    pthread_mutex_lock(&packing.lock);
+    ep_mutex_lock(&lock);
     size_t packed = packing.packed;
-    pthread_mutex_unlock(&packing.lock);
+    ep_mutex_unlock(&lock);
     while (packing.first < packed) {
         /* The thread does not look at jobs below `packed`. */
         job done = packing.jobs[packing.first % JOBS_MAX];
@@ -232,9 +233,9 @@ ep_packing_commit(void)
             discard(done.to);
         }
         ep_chunk_release(done.chunk);
-        pthread_mutex_lock(&packing.lock);
+        ep_mutex_lock(&lock);
         packing.first += 1;
-        pthread_mutex_unlock(&packing.lock);
+        ep_mutex_unlock(&lock);
     }
 }
 
@@ -248,11 +249,11 @@ ep_packing_wait(void)
     if (!packing.running) {
         return false;
     }
-    pthread_mutex_lock(&packing.lock);
+    ep_mutex_lock(&lock);
     while (packing.packed == packing.first) {
-        pthread_cond_wait(&packing.done, &packing.lock);
+        ep_mutex_wait(&lock, &has_packed);
     }
-    pthread_mutex_unlock(&packing.lock);
+    ep_mutex_unlock(&lock);
     ep_packing_commit();
     return true;
 }
@@ -260,7 +261,10 @@ ep_packing_wait(void)
 uint64_t
 ep_packing_thread_id(void)
 {
-    return ep_prefault_id_of_running(&packing.lock, &packing.running, &packing.thread_id);
+    ep_mutex_lock(&lock);
+    uint64_t id = packing.running ? packing.thread_id : 0;
+    ep_mutex_unlock(&lock);
+    return id;
 }
 
 void
@@ -284,7 +288,9 @@ ep_packing_use_file(ep_file *file)
         discard(left.to);
         ep_chunk_release(left.chunk);
     }
+    ep_mutex_lock(&lock);
     packing.first = packing.packed = packing.end = 0;
+    ep_mutex_unlock(&lock);
     ep_chunk_packer_free(packing.packer);
     packing.packer = NULL;
     packing.file = file;
@@ -292,7 +298,7 @@ ep_packing_use_file(ep_file *file)
 
 /* Seals the chunk of the calling thread, which does not write to it now. Other threads may be writing:
  * their chunks stay as they are, and are not packed. */
-static void
+static EP_ENGINE_LOCKED void
 seal_own_chunk(const ep_file *file)
 {
     ep_log *log = ep_log_current;
@@ -406,16 +412,18 @@ ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out)
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
+EP_ACQUIRES(lock)
 void
 ep_packing_before_fork(void)
 {
     join_thread();
+    ep_mutex_lock(&lock);
     ep_prefault_await_end(&packing.thread_id);
-    pthread_mutex_lock(&packing.lock);
 }
 
+EP_RELEASES(lock)
 void
 ep_packing_after_fork(void)
 {
-    pthread_mutex_unlock(&packing.lock);
+    ep_mutex_unlock(&lock);
 }

@@ -1,6 +1,5 @@
 #include "prefault.h"
 
-#include <pthread.h>
 #include <signal.h>
 
 #include "engine.h"
@@ -21,10 +20,12 @@ bool ep_prefault_may_sample = true;
 
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 
+/* Held by the one caller that joins the thread; taken before the other lock. */
+static ep_mutex join_lock = EP_MUTEX_INIT;
+static ep_mutex lock = EP_MUTEX_INIT;
+static pthread_cond_t wake;
+
 static struct {
-    pthread_mutex_t join_lock;    /* held by the one caller that joins; taken before the other lock */
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
     pthread_t thread;
     uint64_t thread_id;           /* the kernel's, of the last thread; 0: there was none */
     bool running;                 /* thread is to be joined */
@@ -34,13 +35,12 @@ static struct {
     void *ready[READY_COUNT];
     int count;
     ep_file *file;                /* chunks are slots of this file; NULL: chunks are memory */
-} prefault = {.join_lock = PTHREAD_MUTEX_INITIALIZER,
-              .lock = PTHREAD_MUTEX_INITIALIZER};
+} prefault EP_GUARDED_BY(lock);
 
 static void
 make_wake(void)
 {
-    ep_os_condition_init(&prefault.wake);
+    ep_os_condition_init(&wake);
 }
 
 /* Makes one chunk or two. Returns: how many; they follow each other at *made. */
@@ -65,35 +65,35 @@ run(void *unused)
     (void)unused;
     ep_engine_inside = 1;    /* for the whole thread: an event on it would wait for a lock whose holder
                               * waits for this thread */
-    pthread_mutex_lock(&prefault.lock);
+    ep_mutex_lock(&lock);
     prefault.thread_id = ep_os_thread_id();
     while (!prefault.ending) {
         if (ep_quota_must_tell()) {
-            pthread_mutex_unlock(&prefault.lock);
+            ep_mutex_unlock(&lock);
             ep_quota_look();
-            pthread_mutex_lock(&prefault.lock);
+            ep_mutex_lock(&lock);
             continue;
         }
         if (prefault.samples) {
-            pthread_mutex_unlock(&prefault.lock);
+            ep_mutex_unlock(&lock);
             int64_t left_ns = ep_resident_sample();
-            pthread_mutex_lock(&prefault.lock);
+            ep_mutex_lock(&lock);
             if (prefault.ending) {
                 continue;    /* there may be no room for more chunks */
             }
             if (!prefault.makes || prefault.count >= READY_ENOUGH) {
-                ep_os_condition_wait(&prefault.wake, &prefault.lock, left_ns);
+                ep_os_condition_wait(&wake, &lock, left_ns);
                 continue;
             }
         } else if (!prefault.makes || prefault.count >= READY_ENOUGH) {
-            pthread_cond_wait(&prefault.wake, &prefault.lock);
+            ep_mutex_wait(&lock, &wake);
             continue;
         }
         ep_file *file = prefault.file;    /* it only changes while this thread does not run */
-        pthread_mutex_unlock(&prefault.lock);
+        ep_mutex_unlock(&lock);
         char *made;
         int count = map_touched(file, &made);
-        pthread_mutex_lock(&prefault.lock);
+        ep_mutex_lock(&lock);
         if (count == 0) {
             prefault.makes = false;    /* no memory: the writer will notice that itself */
         }
@@ -101,7 +101,7 @@ run(void *unused)
             prefault.ready[prefault.count++] = made + (size_t)count * EP_CHUNK_BYTES;
         }
     }
-    pthread_mutex_unlock(&prefault.lock);
+    ep_mutex_unlock(&lock);
     return NULL;
 }
 
@@ -128,8 +128,7 @@ ep_prefault_await_end(uint64_t *thread_id)
     }
 }
 
-static void
-start_thread(void)
+static EP_REQUIRES(lock) void start_thread(void)
 {
     (void)pthread_once(&wake_once, make_wake);
     prefault.ending = false;
@@ -139,97 +138,99 @@ start_thread(void)
 void *
 ep_prefault_take(void)
 {
-    pthread_mutex_lock(&prefault.lock);
+    ep_mutex_lock(&lock);
     void *taken = prefault.count > 0 ? prefault.ready[--prefault.count] : NULL;
     prefault.makes = true;
     if (!prefault.running) {
         start_thread();
     } else {
-        pthread_cond_signal(&prefault.wake);
+        pthread_cond_signal(&wake);
     }
-    pthread_mutex_unlock(&prefault.lock);
+    ep_mutex_unlock(&lock);
     return taken;
 }
 
 void
 ep_prefault_sample(bool wanted)
 {
-    pthread_mutex_lock(&prefault.lock);
+    ep_mutex_lock(&lock);
     prefault.samples = wanted && ep_prefault_may_sample;
     if (prefault.samples && !prefault.running) {
         start_thread();
     } else if (prefault.running) {
-        pthread_cond_signal(&prefault.wake);
+        pthread_cond_signal(&wake);
     }
-    pthread_mutex_unlock(&prefault.lock);
+    ep_mutex_unlock(&lock);
 }
 
 void
 ep_prefault_go_on(void)
 {
-    pthread_mutex_lock(&prefault.lock);
+    ep_mutex_lock(&lock);
     if (prefault.samples && !prefault.running) {
         start_thread();
     }
-    pthread_mutex_unlock(&prefault.lock);
-}
-
-uint64_t
-ep_prefault_id_of_running(pthread_mutex_t *lock, const bool *running, const uint64_t *thread_id)
-{
-    pthread_mutex_lock(lock);
-    uint64_t id = *running ? *thread_id : 0;
-    pthread_mutex_unlock(lock);
-    return id;
+    ep_mutex_unlock(&lock);
 }
 
 uint64_t
 ep_prefault_thread_id(void)
 {
-    return ep_prefault_id_of_running(&prefault.lock, &prefault.running, &prefault.thread_id);
+    ep_mutex_lock(&lock);
+    uint64_t id = prefault.running ? prefault.thread_id : 0;
+    ep_mutex_unlock(&lock);
+    return id;
 }
 
-/* Ends the thread. Returns with the lock held. */
-static void
-join_thread_and_lock(void)
+/* Ends the thread. */
+static EP_ACQUIRES(lock) void join_thread_and_lock(void)
 {
-    pthread_mutex_lock(&prefault.join_lock);
-    pthread_mutex_lock(&prefault.lock);
+    ep_mutex_lock(&join_lock);
+    ep_mutex_lock(&lock);
     if (prefault.running) {
         prefault.ending = true;
-        pthread_cond_signal(&prefault.wake);
-        pthread_mutex_unlock(&prefault.lock);
-        pthread_join(prefault.thread, NULL);    /* waits at most until one chunk is touched: 0.5 ms */
-        pthread_mutex_lock(&prefault.lock);
+        pthread_cond_signal(&wake);
+        pthread_t thread = prefault.thread;
+        ep_mutex_unlock(&lock);
+        pthread_join(thread, NULL);    /* waits at most until one chunk is touched: 0.5 ms */
+        ep_mutex_lock(&lock);
         prefault.running = prefault.makes = false;
     }
-    pthread_mutex_unlock(&prefault.join_lock);
+    ep_mutex_unlock(&join_lock);
+}
+
+static EP_REQUIRES(lock) void free_ready(void)
+{
+    while (prefault.count > 0) {
+        ep_os_unmap(prefault.ready[--prefault.count], EP_CHUNK_BYTES);
+    }
 }
 
 void
 ep_prefault_stop(void)
 {
-    ep_prefault_use_file(prefault.file);
+    join_thread_and_lock();
+    free_ready();
+    ep_mutex_unlock(&lock);
 }
 
 void
 ep_prefault_pause(void)
 {
     join_thread_and_lock();
-    pthread_mutex_unlock(&prefault.lock);
+    ep_mutex_unlock(&lock);
 }
 
 void
 ep_prefault_use_file(ep_file *file)
 {
     join_thread_and_lock();
-    while (prefault.count > 0) {
-        ep_os_unmap(prefault.ready[--prefault.count], EP_CHUNK_BYTES);
-    }
+    free_ready();
     prefault.file = file;
-    pthread_mutex_unlock(&prefault.lock);
+    ep_mutex_unlock(&lock);
 }
 
+EP_ACQUIRES(lock)
 void
 ep_prefault_before_fork(void)
 {
@@ -237,8 +238,9 @@ ep_prefault_before_fork(void)
     ep_prefault_await_end(&prefault.thread_id);
 }
 
+EP_RELEASES(lock)
 void
 ep_prefault_after_fork(void)
 {
-    pthread_mutex_unlock(&prefault.lock);
+    ep_mutex_unlock(&lock);
 }

@@ -1,6 +1,5 @@
 #include "resident.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "file.h"
@@ -8,22 +7,23 @@
 #include "names.h"
 #include "os.h"
 
+/* Taken after all others but those of texts and of files. Nobody holds it at a fork: who copies samples
+ * holds the engine's lock, and the helper thread has ended. */
+static ep_mutex lock = EP_MUTEX_INIT;
+
 static struct {
-    pthread_mutex_t lock;    /* taken after all others but those of texts and of files. Nobody holds it$
-                              * at a fork: who copies samples holds the engine's lock, and the helper thread
-                              * has ended */
     ep_resident *samples;    /* room for EP_RESIDENT_MAX samples; mapped once, never unmapped */
     size_t count, touched;   /* touched: the largest count so far */
     int64_t interval_ns, next_ns;
-} resident = {.lock = PTHREAD_MUTEX_INITIALIZER, .interval_ns = EP_RESIDENT_NS};
+} resident EP_GUARDED_BY(lock) = {.interval_ns = EP_RESIDENT_NS};
 
 void
 ep_resident_begin(void)
 {
-    pthread_mutex_lock(&resident.lock);
+    ep_mutex_lock(&lock);
     resident.interval_ns = EP_RESIDENT_NS;
     resident.next_ns = 0;
-    pthread_mutex_unlock(&resident.lock);
+    ep_mutex_unlock(&lock);
 }
 
 ep_resident
@@ -37,8 +37,7 @@ ep_resident_now(void)
     return now;
 }
 
-static void
-add_locked(ep_resident sample)
+static EP_REQUIRES(lock) void add_sample(ep_resident sample)
 {
     if (resident.samples == NULL) {
         resident.samples = ep_os_map(EP_RESIDENT_MAX * sizeof *resident.samples);
@@ -66,18 +65,18 @@ int64_t
 ep_resident_sample(void)
 {
     int64_t now = ep_os_monotonic_ns();
-    pthread_mutex_lock(&resident.lock);
+    ep_mutex_lock(&lock);
     int64_t left = resident.next_ns - now;
     if (left <= 0) {
         ep_resident sample = ep_resident_now();
         if (sample.bytes >= 0) {
-            add_locked(sample);
+            add_sample(sample);
             ep_file_put_resident(sample.monotonic_ns, sample.bytes, sample.own_bytes);
         }
         left = resident.interval_ns;
         resident.next_ns = now + left;
     }
-    pthread_mutex_unlock(&resident.lock);
+    ep_mutex_unlock(&lock);
     return left;
 }
 
@@ -87,7 +86,7 @@ ep_resident_copy(int64_t from_ns, int64_t to_ns, ep_resident **out, size_t *coun
     ep_status status = EP_OK;
     *out = NULL;
     *count = 0;
-    if (!ep_os_lock(&resident.lock)) {
+    if (!ep_os_lock(&lock)) {
         return EP_OK;    /* nothing is sampled in that child */
     }
     size_t first = 0, end = resident.count;
@@ -105,6 +104,6 @@ ep_resident_copy(int64_t from_ns, int64_t to_ns, ep_resident **out, size_t *coun
         memcpy(*out, &resident.samples[first], (end - first) * sizeof **out);
         *count = end - first;
     }
-    pthread_mutex_unlock(&resident.lock);
+    ep_mutex_unlock(&lock);
     return status;
 }

@@ -18,7 +18,7 @@
 /* ---- Entries of threads ---------------------------------------------------------------------- */
 
 /* Returns: immortal, or NULL without memory. */
-static ep_thread *
+static EP_ENGINE_LOCKED ep_thread *
 new_thread(uint64_t native_id)
 {
     if (!ep_grow((void **)&ep_engine.threads, &ep_engine.thread_capacity, ep_engine.thread_count + 1,
@@ -39,7 +39,7 @@ new_thread(uint64_t native_id)
 }
 
 /* From the newest: the system reuses the ids of dead threads. */
-static ep_thread *
+static EP_ENGINE_LOCKED ep_thread *
 find_thread(uint64_t native_id)
 {
     for (size_t i = ep_engine.thread_count; i-- > 0;) {
@@ -52,7 +52,7 @@ find_thread(uint64_t native_id)
 }
 
 /* The calling thread's entry: one that a recorder's start expected, or a new one. */
-static ep_thread *
+static EP_ENGINE_LOCKED ep_thread *
 register_thread(void)
 {
     uint64_t native_id = ep_os_thread_id();
@@ -201,7 +201,7 @@ ep_engine_left_out(uint64_t *counts)
 }
 
 /* Its owner has ended, or is ending. */
-static void
+static EP_ENGINE_LOCKED void
 give_back_log(ep_log *log)
 {
     /* Below zero if the log was closed. */
@@ -226,7 +226,7 @@ give_back_log(ep_log *log)
 /* Takes back logs of dead threads: a thread whose first event is in the last round of its destructors
  * cannot give its log back. They are searched when there are twice as many logs as after the last search.
  * So at most half of all logs are of dead threads, and a program with few threads pays nothing. */
-static void
+static EP_ENGINE_LOCKED void
 give_back_dead_logs(void)
 {
     if (ep_engine.log_count < ep_engine.look_at || ep_engine.log_count < MANY_LOGS) {
@@ -246,7 +246,7 @@ give_back_dead_logs(void)
  * thread of the program has a log; the next log starts them again. The newest log tells: in nearly all
  * programs its thread lives. Limitation: a last thread whose first event is in the last round of its
  * destructors does not come here. */
-static void
+static EP_ENGINE_LOCKED void
 pause_helpers_without_threads(void)
 {
     while (ep_engine.logs != NULL && !ep_os_thread_lives(ep_engine.logs->thread->native_id)) {

@@ -48,7 +48,7 @@ ep_recorder_settle(ep_recorder *recorder)
 
 /* A window must not have ticks of two clocks: each log leaves its chunk, and no later record belongs to a
  * stopped recorder. Only while no recorder runs. */
-static void
+static EP_ENGINE_LOCKED void
 leave_clock(void)
 {
     while (ep_engine.recorders != NULL) {
@@ -69,7 +69,7 @@ by_sequence(const void *a, const void *b)
 }
 
 /* The resident set is sampled while allocations are recorded. */
-static void
+static EP_ENGINE_LOCKED void
 sample_resident(void)
 {
     ep_prefault_sample((ep_engine_kinds() & ep_kinds_of_domains(UINT64_MAX)) != 0);
@@ -173,7 +173,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
     return EP_OK;
 }
 
-static void
+static EP_ENGINE_LOCKED void
 stop_locked(ep_recorder *recorder)
 {
     recorder->stop = ep_clock_anchor();

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +16,14 @@
 #include "guard.h"
 #include "invariants.h"
 #include "memory.h"
+#include "mutex.h"
 #include "names.h"
 #include "os.h"
 #include "quota.h"
 
 struct ep_file {
     _Atomic uint32_t refs;
-    pthread_mutex_t lock;               /* protects length, cut and the text chunk */
+    ep_mutex lock;               /* protects length, cut and the text chunk */
     int descriptor;                     /* -1: closed */
     int alive;                          /* descriptor with the lock that shows that the process lives; -1:
                                          * none */
@@ -51,10 +51,20 @@ struct ep_file {
     uint64_t dropped_sequence;          /* that of the state that counts */
 };
 
+/* Callers have the lock of the file. */
+static bool is_cut_locked(ep_file *file) EP_REQUIRES(file->lock);
+static void *extend(ep_file *file, size_t bytes) EP_REQUIRES(file->lock);
+static ep_chunk_header *take_slot_locked(ep_file *file, size_t bytes) EP_REQUIRES(file->lock);
+static bool next_text_chunk(ep_file *file, size_t words) EP_REQUIRES(file->lock);
+static bool put_text_locked(ep_file *file, ep_file_text type, const uint32_t *fields, size_t field_count,
+                            const char *bytes, size_t byte_count) EP_REQUIRES(file->lock);
+
 #ifdef EP_CHECKS
+static void check_file(const ep_file *file) EP_REQUIRES(file->lock);
+
 /* Checks what the file's lock protects, so not `state_now`, which the engine's lock protects. */
 static void
-check_locked(const ep_file *file)
+check_file(const ep_file *file)
 {
     EP_INVARIANT(file->length >= file->head_bytes && (file->length - file->head_bytes) % file->unit == 0,
                  "%llu bytes, of which the head %zu, in units of %zu", (unsigned long long)file->length,
@@ -122,9 +132,9 @@ is_cut_locked(ep_file *file)
 bool
 ep_file_is_cut(ep_file *file)
 {
-    pthread_mutex_lock(&file->lock);
+    ep_mutex_lock(&file->lock);
     bool cut = is_cut_locked(file);
-    pthread_mutex_unlock(&file->lock);
+    ep_mutex_unlock(&file->lock);
     return cut;
 }
 
@@ -142,7 +152,7 @@ ep_file_slot_unit(const ep_file *file)
 
 /* Returns: the next `bytes` of the file, zeroed; NULL as ep_file_take_slot(). */
 static void *
-extend_locked(ep_file *file, size_t bytes)
+extend(ep_file *file, size_t bytes)
 {
     if (file->descriptor < 0 || ep_fault_now() || is_cut_locked(file)) {
         return NULL;
@@ -167,7 +177,7 @@ extend_locked(ep_file *file, size_t bytes)
 static ep_chunk_header *
 take_slot_locked(ep_file *file, size_t bytes)
 {
-    ep_chunk_header *slot = extend_locked(file, bytes);
+    ep_chunk_header *slot = extend(file, bytes);
     if (slot == NULL) {
         return NULL;
     }
@@ -182,7 +192,7 @@ ep_chunk_header *
 ep_file_take_slot(ep_file *file, size_t bytes)
 {
     int error = errno;
-    pthread_mutex_lock(&file->lock);
+    ep_mutex_lock(&file->lock);
     ep_chunk_header *at = NULL;
     /* Only slots of events count, as they alone count against the recorder's own limit. */
     if (file->in_family && !ep_quota_take(bytes, file->length)) {
@@ -195,8 +205,8 @@ ep_file_take_slot(ep_file *file, size_t bytes)
             ep_quota_give(bytes);
         }
     }
-    EP_CHECK_INVARIANTS(check_locked(file));
-    pthread_mutex_unlock(&file->lock);
+    EP_CHECK_INVARIANTS(check_file(file));
+    ep_mutex_unlock(&file->lock);
     errno = error;
     return at;
 }
@@ -313,10 +323,10 @@ move_state(ep_file *file, uint32_t which, size_t bytes)
         return false;
     }
     size_t grown = slot_bytes_for(file, bytes, before);
-    pthread_mutex_lock(&file->lock);
+    ep_mutex_lock(&file->lock);
     ep_chunk_header *slot = take_slot_locked(file, grown);
     uint64_t end = file->length;
-    pthread_mutex_unlock(&file->lock);
+    ep_mutex_unlock(&file->lock);
     if (slot == NULL) {
         return false;
     }
@@ -424,7 +434,7 @@ _Atomic(ep_file *) ep_file_of_texts;
 /* On a thread that writes all texts to another file: that file. */
 static _Thread_local ep_file *other_file_of_texts;
 /* While it is held, the file stays open; taken before the file's own lock. */
-static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER;
+static ep_mutex texts_lock = EP_MUTEX_INIT;
 
 /* Seals the slot of texts with its length and sum, and unmaps it. */
 static void
@@ -497,20 +507,20 @@ put_text(ep_file_text type, const uint32_t *fields, size_t field_count, const ch
         return;    /* the file is the parent's */
     }
     int os_error = errno;    /* errno is the program's: hooks call this */
-    pthread_mutex_lock(&texts_lock);
+    ep_mutex_lock(&texts_lock);
     ep_file *file = other_file_of_texts;
     if (file == NULL) {
         file = atomic_load_explicit(&ep_file_of_texts, memory_order_relaxed);
     }
     if (file != NULL) {
-        pthread_mutex_lock(&file->lock);
+        ep_mutex_lock(&file->lock);
         if (!put_text_locked(file, type, fields, field_count, bytes, byte_count)) {
             atomic_fetch_add_explicit(&file->header->texts_lost, 1, memory_order_relaxed);
         }
-        EP_CHECK_INVARIANTS(check_locked(file));
-        pthread_mutex_unlock(&file->lock);
+        EP_CHECK_INVARIANTS(check_file(file));
+        ep_mutex_unlock(&file->lock);
     }
-    pthread_mutex_unlock(&texts_lock);
+    ep_mutex_unlock(&texts_lock);
     errno = os_error;
 }
 
@@ -566,10 +576,10 @@ static const ep_names_sink names_sink = {
 static void
 set_file_of_texts(void *file)
 {
-    pthread_mutex_lock(&texts_lock);
+    ep_mutex_lock(&texts_lock);
     atomic_store_explicit(&ep_file_of_texts, file, memory_order_release);
     atomic_store_explicit(&ep_names_sink_now, file != NULL ? &names_sink : NULL, memory_order_release);
-    pthread_mutex_unlock(&texts_lock);
+    ep_mutex_unlock(&texts_lock);
 }
 
 void
@@ -602,13 +612,15 @@ ep_file_end_texts(void)
     set_file_of_texts(NULL);
 }
 
+EP_ACQUIRES(texts_lock)
 void
 ep_file_before_fork(void)
 {
-    pthread_mutex_lock(&texts_lock);
+    ep_mutex_lock(&texts_lock);
     ep_guard_before_fork();
 }
 
+EP_RELEASES(texts_lock)
 void
 ep_file_after_fork(bool child)
 {
@@ -617,13 +629,13 @@ ep_file_after_fork(bool child)
         atomic_store_explicit(&ep_file_of_texts, NULL, memory_order_relaxed);
         atomic_store_explicit(&ep_names_sink_now, NULL, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&texts_lock);
+    ep_mutex_unlock(&texts_lock);
 }
 
 void
 ep_file_after_bare_fork(void)
 {
-    pthread_mutex_init(&texts_lock, NULL);
+    ep_mutex_renew(&texts_lock);
     atomic_store_explicit(&ep_file_of_texts, NULL, memory_order_relaxed);
     atomic_store_explicit(&ep_names_sink_now, NULL, memory_order_relaxed);
 }
@@ -725,7 +737,7 @@ give_room_back(const ep_file *file, const listed_slot *free_slot)
 void
 ep_file_compact(ep_file *file, void (*moved)(void *, ep_chunk_header *), void *context)
 {
-    pthread_mutex_lock(&file->lock);
+    ep_mutex_lock(&file->lock);
     slot_list s = {0};
     if (file->descriptor >= 0 && !is_cut_locked(file) && list_slots(file, &s)) {
         size_t first = 0;    /* no slot before it is free */
@@ -754,7 +766,7 @@ ep_file_compact(ep_file *file, void (*moved)(void *, ep_chunk_header *), void *c
         }
     }
     free(s.list);
-    pthread_mutex_unlock(&file->lock);
+    ep_mutex_unlock(&file->lock);
 }
 
 /* ---- The life of a file ---------------------------------------------------------------------- */
@@ -790,7 +802,7 @@ free_file(ep_file *file)
     }
     ep_guard_end(file->guard);
     close_descriptors(file);
-    pthread_mutex_destroy(&file->lock);
+    pthread_mutex_destroy(&file->lock.os);
     free(file->path);
     free(file->child_path);
     free(file->temporary);
@@ -992,7 +1004,8 @@ fail_new(ep_file *file, int os_error, ep_error *error)
     return os_error == 0 ? EP_NOMEM : ep_fail_os(error, os_error);
 }
 
-ep_status
+/* Not checked: no other thread has the file yet. */
+EP_NOT_CHECKED ep_status
 ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
 {
     if (options->metadata_bytes > EP_FILE_METADATA_LIMIT) {
@@ -1003,7 +1016,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     if (file == NULL) {
         return EP_NOMEM;
     }
-    pthread_mutex_init(&file->lock, NULL);
+    ep_mutex_renew(&file->lock);
     atomic_init(&file->refs, 1);
     file->descriptor = file->alive = -1;
     file->guard = EP_GUARD_NONE;
@@ -1027,7 +1040,7 @@ ep_file_create(const ep_file_options *options, ep_file **out, ep_error *error)
     }
     file->alive = lock_alive(name_now(file), file->descriptor);
     errno = 0;
-    file->header = extend_locked(file, file->head_bytes);
+    file->header = extend(file, file->head_bytes);
     if (file->header == NULL) {
         return fail_new(file, errno, error);
     }
@@ -1156,7 +1169,7 @@ used_length(const ep_file *file)
 void
 ep_file_finish(ep_file *file)
 {
-    pthread_mutex_lock(&file->lock);
+    ep_mutex_lock(&file->lock);
     seal_texts(file);
     EP_FAULT_POINT(FINISH);
     atomic_store_explicit(&file->header->phase, EP_FILE_FINISHED, memory_order_release);
@@ -1175,7 +1188,7 @@ ep_file_finish(ep_file *file)
         /* Not at the last release, because a trace may keep the chunks for a long time. */
         close_descriptors(file);
     }
-    pthread_mutex_unlock(&file->lock);
+    ep_mutex_unlock(&file->lock);
 }
 
 void

@@ -85,9 +85,12 @@ def lint(found: Results, python: Python, *, fix: bool = False) -> None:
     if shell.has("clang"):
         options = ("-Dwerror=true", "-Dtests=disabled")
         folder = shell.BUILD / "clang"
-        found.check("clang -Werror", lambda: c_tests.compile_in(folder, python, options, "clang"))
+        found.check(
+            "clang -Werror, -Wthread-safety",
+            lambda: c_tests.compile_in(folder, python, options, "clang"),
+        )
     else:
-        shell.say("  --    clang -Werror: no clang here")
+        shell.say("  --    clang -Werror, -Wthread-safety: no clang here")
 
 
 def main(arguments: list[str]) -> int:
