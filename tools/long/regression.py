@@ -147,6 +147,21 @@ EXPLAINED = [
         "The case starts a Python and compares all of its audit events of one name. That Python is recorded, too, and "
         "eventprof registers its callbacks with sys.monitoring and looks at the caller's module.",
     ),
+    (
+        "test.test_external_inspection.*.test_remote_stack_trace",
+        "The case starts a Python and reads its stack from outside. That Python is recorded, too: the interpreter calls "
+        "f(*args) through C where calls are monitored, and what reads a stack from outside ends at the first frame that "
+        "C called. It is so with any tool.",
+    ),
+    (
+        "test.test_remote_pdb.PdbConnectTestCase.test_connect_and_basic_commands",
+        "As those of test_pdb, of a Python that the case starts: it fails with any tool.",
+    ),
+    (
+        "test.test_sys.TestSysJIT.test_jit_is_active",
+        "The case starts a Python and asserts that its loop was compiled by the JIT, which compiles no instructions "
+        "that are monitored. That Python is recorded, too; it fails with any tool.",
+    ),
 ]
 
 # Run with test_monitoring's arguments. The tests' own ids, and the checks that nobody else monitors, leave the
