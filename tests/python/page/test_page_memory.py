@@ -239,7 +239,7 @@ def test_a_click_on_memory_says_what_was_alive_and_running(shown, trace):
     shown.wait("document.querySelector('#pane-instant .blocks') !== null")
     instant = trace.at(int(shown.run("eventprofPage.state.instant")))
     text = shown.run("document.querySelector('#pane-instant').innerText")
-    assert f"Live: {show_bytes(at.live_bytes)} in {instant.live_blocks:,} blocks" in text
+    assert f"Live: {show_bytes(instant.live_bytes)} in {instant.live_blocks:,} blocks" in text
     assert f"Running: {len(instant.open):,} open calls" in text
     names = shown.run(
         "[...document.querySelectorAll('#pane-instant table')].map((t) => t.innerText)"
