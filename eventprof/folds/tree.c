@@ -95,7 +95,7 @@ begin_call(ep_tree *tree, ep_tree_thread *t, unsigned kind, uint32_t site, int64
            int64_t waited_ns, bool before)
 {
     const ep_id_map *map = tree->facts.map;
-    uint32_t node = child_of_site(tree, t->frames[t->depth].node, site);    /* of the floor: 0 */
+    uint32_t node = child_of_site(tree, t->frames[t->depth].node, site);
     if (EP_UNLIKELY(node == UINT32_MAX)) {
         return EP_NOMEM;
     }
@@ -333,11 +333,11 @@ begin_block(ep_tree *tree, ep_tree_thread *t, block_event e, uint64_t size, cons
 static EP_INLINE uint32_t
 freeing_node(ep_tree *tree, const ep_tree_thread *t, uint32_t site)
 {
-    uint32_t node = t->frames[t->depth].node;    /* 0: of the floor */
-    if (EP_LIKELY(node != 0)) {
+    uint32_t node = t->frames[t->depth].node;
+    if (EP_LIKELY(node > tree->floor_count)) {
         return node;
     }
-    uint32_t leaf = leaf_of(tree, known_leaf(tree, 0, site, 0), 0, site);
+    uint32_t leaf = leaf_of(tree, known_leaf(tree, node, site, 0), node, site);
     return leaf != 0 ? tree->leaves[leaf].node : UINT32_MAX;
 }
 
@@ -449,7 +449,7 @@ open_tables(ep_tree *tree)
     }
     tree->nodes[0] = (ep_tree_node){.place = place, .longest = -1, .shortest = -1};
     tree->node_count = 1;
-    return EP_OK;
+    return tree->by_thread ? ep_tree_add_threads(tree) : EP_OK;
 }
 
 static ep_status
@@ -468,6 +468,7 @@ tree_begin(ep_fold *fold, const ep_fold_facts *facts)
             return EP_NOMEM;
         }
         t->frames[0].key = EP_KEY_FLOOR;
+        t->frames[0].node = tree->by_thread ? (uint32_t)thread + 1 : 0;
         for (size_t i = 0; open != NULL && i < open->depth && status == EP_OK; i++) {
             status = begin_call(tree, t, open->calls[i].kind, open->calls[i].site_id, from_ns, 0, true);
         }

@@ -29,6 +29,8 @@
 
 #define EP_PLACE_UNKNOWN (-1)
 #define EP_PLACE_OTHER (-2)    /* function of a node that stands for many small ones */
+#define EP_PLACE_THREAD (-3)   /* function of the node of a thread; `line` is its row */
+#define EP_LINE_OUTSIDE (-2)   /* line of a node of blocks that were allocated outside all calls */
 
 /* Of a node: callee, caller, line of the call. Of a leaf: the function that was executing, -1, its line. */
 typedef struct ep_place {
@@ -119,6 +121,7 @@ typedef struct ep_tree {
     size_t place_count, place_capacity;
     uint64_t folded;          /* nodes that "other" stands for */
     bool with_lengths;        /* set between open and run: `lengths` are asked for */
+    bool by_thread;           /* set between open and run: see below */
     ep_tree_length *lengths;  /* in no order */
     size_t length_count, length_capacity;
 
@@ -154,6 +157,7 @@ typedef struct ep_tree {
     size_t late_count, late_capacity;
     ep_tenure_clocks clocks;
     ep_kind_set lock_kinds;
+    uint32_t floor_count;     /* nodes 1 to this are those of threads */
     uint8_t work[EP_KIND_COUNT];    /* what to do with an event of the kind: tree.c */
     uint8_t domain_of[EP_KIND_COUNT];    /* ep_domain */
     ep_ending *endings;             /* endings.h */
@@ -174,6 +178,10 @@ typedef struct ep_tree {
  *
  * Of several processes (facts.thread_process, open_until_ns): what one has not freed when it ends is not
  * alive any more, and is in no later peak and bin. `live` has it all the same: it was not freed.
+ *
+ * by_thread: each thread has a node below node 0, in order of threads, and the thread's outermost calls are
+ * below that; nodes of blocks outside all calls are apart from those of calls (EP_LINE_OUTSIDE). There is
+ * no bound on nodes then.
  *
  * A run pairs calls as ep_pair_calls() and blocks as ep_pair_blocks() do. One difference: where a realloc
  * failed, and another thread allocated meanwhile, its old block is not counted in between. */

@@ -109,6 +109,20 @@ ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place)
     return EP_OK;
 }
 
+ep_status
+ep_tree_add_threads(ep_tree *tree)
+{
+    ep_status status = EP_OK;
+    for (size_t thread = 0; thread < tree->facts.thread_count && status == EP_OK; thread++) {
+        ep_place place = {EP_PLACE_THREAD, -1, (int32_t)thread};
+        uint32_t at = ep_tree_place_of(tree, &place);
+        status = at != UINT32_MAX ? ep_tree_add_node(tree, 0, at) : EP_NOMEM;
+    }
+    tree->floor_count = (uint32_t)tree->facts.thread_count;
+    tree->max_nodes = SIZE_MAX;
+    return status;
+}
+
 uint32_t
 ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
 {
@@ -150,11 +164,11 @@ find_leaf(ep_tree *tree, uint32_t node, uint32_t site)
     if (place == UINT32_MAX) {
         return 0;
     }
-    if (node == 0) {
+    if (node <= tree->floor_count) {
         /* Outside all calls: the function that was executing has a node of its own. */
-        ep_place of_function = {tree->places[place].function, -1, -1};
+        ep_place of_function = {tree->places[place].function, -1, tree->by_thread ? EP_LINE_OUTSIDE : -1};
         uint32_t at = ep_tree_place_of(tree, &of_function);
-        node = at != UINT32_MAX ? child_of(tree, 0, at) : UINT32_MAX;
+        node = at != UINT32_MAX ? child_of(tree, node, at) : UINT32_MAX;
         if (node == UINT32_MAX) {
             return 0;
         }

@@ -145,6 +145,9 @@ note_length(ep_tree *tree, int32_t function, int64_t ns)
 /* Appends a child that the node has not yet. Fails: EP_NOMEM. */
 EP_COLD EP_CHECKED ep_status ep_tree_add_node(ep_tree *tree, uint32_t parent, uint32_t place);
 
+/* Makes the nodes of threads. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_add_threads(ep_tree *tree);
+
 /* The child of a node, made if it is new. Fails: UINT32_MAX. */
 static inline uint32_t
 child_of(ep_tree *tree, uint32_t parent, uint32_t place)

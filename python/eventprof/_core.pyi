@@ -384,6 +384,7 @@ class Trace:
         max_nodes: int,
         has_lock: bool,
         with_lengths: bool = False,
+        by_thread: bool = False,
         /,
     ) -> dict[str, Any]: ...
     def has_columns(self) -> bool: ...

@@ -151,9 +151,16 @@ def test_log_whose_program_still_writes(tmp_path):
 RECORD = (
     WORK
     + """
-import eventprof, sys
+import eventprof, sys, threading
+workers = [
+    threading.Thread(target=work, args=(int(sys.argv[2]) // 3,), name=f"worker-{number}")
+    for number in range(3)
+]
 with eventprof.record(output=sys.argv[1], on_full="grow"):
-    work(int(sys.argv[2]))
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
 """
 )
 
@@ -170,37 +177,71 @@ print(held, said.getvalue().split()[0].replace(",", ""))
 """
 
 
-def run(program, *arguments):
+def run(program, *arguments, cwd=None):
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
-        capture_output=True, text=True, timeout=600, check=True,
+        capture_output=True, text=True, timeout=600, check=True, cwd=cwd,
     )  # fmt: skip
     return done.stdout.split()
 
 
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """A short and a long recording of three threads: a log and an archive of each."""
+    folder = tmp_path_factory.mktemp("recordings")
+    for size, count in (("short", 10_000), ("long", 90_000)):
+        run(RECORD, folder / f"{size}.epr", count)
+        eventprof.open(folder / f"{size}.epr").save(folder / f"{size}-archive.epr")
+    # Columns alone would take 17 bytes an event, and 24 more a block.
+    assert eventprof.open(folder / "long-archive.epr")._facts["events"] > 3_000_000
+    return folder
+
+
+def exports(word, *options):
+    return ["export", "--format", word, "-f", *options]
+
+
+#: Verbs, with options, that read a recording in memory for nodes and live blocks.
+BOUNDED = [
+    ["tree"],
+    ["report", "--short"],
+    ["report"],
+    ["stats"],
+    ["stats", "--sort", "p99"],
+    *(exports(word) for word in ("collapsed", "callgrind", "pprof", "pstats")),
+    exports("pprof", "--thread", "worker-1"),
+    exports("callgrind", "--function", "leaf"),
+    exports("collapsed", "--own"),
+    ["flamegraph", "-f", "-o", "graph.html"],
+    ["flamegraph", "-f", "-o", "graph.svg"],
+    ["heatmap", "-f", "-o", "heat.html"],
+]
+
+
 @pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-@pytest.mark.parametrize(
-    "verb",
-    [["tree"], ["report", "--short"], ["report"], ["stats"], ["stats", "--sort", "p99"]],
-    ids=" ".join,
-)
-def test_memory_does_not_grow_with_the_events(tmp_path, verb):
-    kib = {}
-    for count in (2_000, 100_000):
-        path = tmp_path / f"{count}.epr"
-        run(RECORD, path, count)
-        kib[count] = int(run(READ, *verb, path)[0])
+@pytest.mark.parametrize("form", ["", "-archive"], ids=["log", "archive"])
+@pytest.mark.parametrize("verb", BOUNDED, ids=" ".join)
+def test_memory_does_not_grow_with_the_events(recordings, tmp_path, verb, form):
+    kib = {
+        size: int(run(READ, *verb, recordings / f"{size}{form}.epr", cwd=tmp_path)[0])
+        for size in ("short", "long")
+    }
 
-    # Columns alone would take 17 bytes an event, and 24 more a block.
-    assert path.stat().st_size > 2_000_000 * 8
-    assert kib[100_000] - kib[2_000] < 16 * 1024
+    assert kib["long"] - kib["short"] < 16 * 1024, kib
 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 def test_analyze_takes_rows_only_where_a_rule_needs_them(tmp_path):
-    few_own_calls = RECORD.replace("kept.append(branch(number))", "kept += [bytes(600), len(kept)]")
+    few_own_calls = (
+        WORK.replace("kept.append(branch(number))", "kept += [bytes(600), len(kept)]")
+        + """
+import eventprof, sys
+with eventprof.record(output=sys.argv[1], on_full="grow"):
+    work(int(sys.argv[2]))
+"""
+    )
     kib = {}
     for count in (5_000, 400_000):
         run(few_own_calls, tmp_path / f"{count}.epr", count)
@@ -212,27 +253,15 @@ def test_analyze_takes_rows_only_where_a_rule_needs_them(tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-def test_memory_does_not_grow_with_the_events_of_an_archive(tmp_path):
+@pytest.mark.parametrize("verb", ["diff", "flamegraph"])
+def test_two_traces_are_compared_without_columns(recordings, tmp_path, verb):
+    options = [] if verb == "diff" else ["-f", "-o", "graph.html", "--diff"]
     kib = {}
-    for count in (30_000, 120_000):
-        run(RECORD, tmp_path / f"{count}.epr", count)
-        eventprof.open(tmp_path / f"{count}.epr").save(tmp_path / "archive.epr", force=True)
-        kib[count], events = map(int, run(READ, "tree", tmp_path / "archive.epr"))
+    for size in ("short", "long"):
+        path = recordings / f"{size}.epr"
+        kib[size] = int(run(READ, verb, *options, path, path, cwd=tmp_path)[0])
 
-    assert events > 2_000_000
-    assert kib[120_000] - kib[30_000] < 16 * 1024
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-def test_two_traces_are_compared_without_columns(tmp_path):
-    kib = {}
-    for count in (2_000, 60_000):
-        path = tmp_path / f"{count}.epr"
-        run(RECORD, path, count)
-        kib[count] = int(run(READ, "diff", path, path)[0])
-
-    assert kib[60_000] - kib[2_000] < 16 * 1024
+    assert kib["long"] - kib["short"] < 16 * 1024, kib
 
 
 QUESTIONS = """
@@ -248,10 +277,7 @@ with open("/proc/self/status") as status:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
-def test_peak_leaks_and_temporary_need_no_columns(tmp_path):
-    kib = {}
-    for count in (2_000, 60_000):
-        run(RECORD, tmp_path / f"{count}.epr", count)
-        kib[count] = int(run(QUESTIONS, tmp_path / f"{count}.epr")[0])
+def test_peak_leaks_and_temporary_need_no_columns(recordings):
+    kib = {size: int(run(QUESTIONS, recordings / f"{size}.epr")[0]) for size in ("short", "long")}
 
-    assert kib[60_000] - kib[2_000] < 16 * 1024
+    assert kib["long"] - kib["short"] < 16 * 1024, kib

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Function of a node that stands for many small ones: tree.h's EP_PLACE_OTHER.
 OTHER = -2
+#: Line of a node of blocks outside all calls, of a tree by thread: tree.h's EP_LINE_OUTSIDE.
+OUTSIDE = -2
 
 #: Builtins that block, for something other than the interpreter's lock: module and name.
 BLOCKING = {
@@ -99,6 +101,9 @@ class Tree:
         With more nodes, the smallest become "other"; 0: the core's limit, a million.
     lengths : bool
         Whether to keep what `percentiles` needs.
+    by_thread : bool
+        Whether nodes 1 and following stand for the threads, whose calls are below them. There is no
+        limit then.
 
     Attributes
     ----------
@@ -118,8 +123,9 @@ class Tree:
         max_nodes: int = 0,
         *,
         lengths: bool = False,
+        by_thread: bool = False,
     ) -> None:
-        found = trace._core.tree(max_nodes, trace._has_lock, lengths)
+        found = trace._core.tree(max_nodes, trace._has_lock, lengths, by_thread)
         self._core = trace._core  # not the trace: it has the tree, and would outlive its user
         self.has_lock = trace._has_lock
         self.nodes: dict[str, Array] = found.pop("nodes")

@@ -27,7 +27,7 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
 
 
 def load(
-    path: str, *, may_be_empty: bool = False, fold: bool = False, counts: bool = False
+    path: str, *, may_be_empty: bool = False, fold: str | bool = False, counts: bool = False
 ) -> Trace:
     """Open a recording.
 
@@ -37,8 +37,9 @@ def load(
         A log file, an archive, or a file of another tool.
     may_be_empty : bool
         Whether to open a damaged file of which no event is left.
-    fold : bool
-        Whether the tree is needed: the file is then read once for it, in bounded memory.
+    fold : bool or str
+        Whether the tree is needed: the file is then read once for it, in bounded memory. "threads":
+        the tree that has a node for each thread.
     counts : bool
         Whether only facts and counts are needed: they, too, come from one pass then.
 
@@ -64,7 +65,7 @@ def load(
         trace = eventprof.open(path)
         # Reads the events, so that errors in the file are found here.
         if fold:
-            _ = trace._tree
+            _ = trace._thread_tree if fold == "threads" else trace._tree
         elif counts:
             trace._core.tenures()  # the pass that needs the least
         _ = trace._facts

@@ -119,5 +119,5 @@ def heatmap(arguments: argparse.Namespace, file: str) -> int:
     from ..viewer.heatmap import heatmap as heat
 
     refuse(arguments)
-    trace = load(file)
+    trace = load(file, fold=True)
     return finish(arguments, [(file, trace)], parts=lambda: heat(trace, arguments.title))

@@ -39,6 +39,9 @@ class Format(NamedTuple):
         The option that the format takes: "table", "weight" or none ("").
     path : bool
         Whether the format needs a file by name. Such a format cannot be written to a pipe.
+    tree : str
+        "shared" or "threads": all that it writes is in the tree of calls, which threads share, or
+        which has a node for each. Then nothing else is read. "": it writes rows.
     """
 
     module: str
@@ -46,6 +49,7 @@ class Format(NamedTuple):
     what: str
     takes: str = ""
     path: bool = False
+    tree: str = ""
 
 
 #: The formats by name, in the order of the help page.
@@ -58,10 +62,14 @@ FORMATS = {
                       "Firefox Profiler's JSON: profiler.firefox.com"),
     "speedscope": Format("speedscope", (".speedscope.json", ".speedscope"), "speedscope.app"),
     "collapsed": Format("collapsed", (".collapsed", ".folded"),
-                        "collapsed stacks: flamegraph.pl, inferno, speedscope", "weight"),
-    "callgrind": Format("callgrind", (".callgrind",), "callgrind_annotate, KCachegrind"),
-    "pprof": Format("pprof", (".pb.gz", ".pprof", ".pb"), "go tool pprof, Grafana"),
-    "pstats": Format("pstats", (".pstats", ".prof"), "pstats, SnakeViz, gprof2dot"),
+                        "collapsed stacks: flamegraph.pl, inferno, speedscope", "weight",
+                        tree="shared"),
+    "callgrind": Format("callgrind", (".callgrind",), "callgrind_annotate, KCachegrind",
+                        tree="shared"),
+    "pprof": Format("pprof", (".pb.gz", ".pprof", ".pb"), "go tool pprof, Grafana",
+                    tree="threads"),
+    "pstats": Format("pstats", (".pstats", ".prof"), "pstats, SnakeViz, gprof2dot",
+                     tree="shared"),
     "csv": Format("csv_rows", (".csv",), "comma-separated values of one table", "table"),
     "jsonl": Format("jsonl", (".jsonl", ".ndjson"), "one table, one object in each line",
                     "table"),
@@ -176,6 +184,11 @@ def export(
         _checked("table", table, TABLES, "calls", known, word),
         _checked("weight", weight, WEIGHTS, "self", known, word),
     )
+    chosen = bool(threads or functions or own)
+    needed = tree_of(known, chosen=chosen, cut=between is not None)
+    if needed:
+        # Facts about the recording are known after this pass; before it, columns are made for them.
+        _ = trace._thread_tree if needed == "threads" else trace._tree
     imported = trace.metadata.get("imported") or {}
     if "events" in imported.get("lacks", ()) and known.takes != "table" and not known.path:
         raise ValueError(
@@ -190,6 +203,8 @@ def export(
         own=own,
         progress=progress,
     )
+    if not needed:
+        _ = view.rows  # raises errors about filters before there is a file
     module = importlib.import_module(f".{known.module}", __name__)
     if target is None:
         if known.path:
@@ -198,6 +213,28 @@ def export(
     else:
         _write_file(module, view, target, options, known.path, force)
     return options.notes
+
+
+def tree_of(known: Format, *, chosen: bool, cut: bool) -> str:
+    """Return which tree of calls is all that an export reads.
+
+    Parameters
+    ----------
+    known : Format
+        The format.
+    chosen : bool
+        Only calls of some threads or functions are wanted.
+    cut : bool
+        Calls are cut off at two times.
+
+    Returns
+    -------
+    str
+        As `Format.tree`. "": it needs columns.
+    """
+    if cut or not known.tree:
+        return ""
+    return "threads" if chosen else known.tree
 
 
 def _checked(

@@ -1,7 +1,7 @@
 """The calling-context tree of the exported calls.
 
-Without filters the tree comes from the core's fold, which reads the recording once. With filters,
-or with a tree for each thread, it is made from the table of calls.
+The tree comes from the core's fold, which reads the recording once, in memory for the nodes and the
+live blocks. Only where calls are cut off at two times is it made from the table of calls.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .. import _core
-from ._view import intern
+from ..answers.tree import OUTSIDE
+from ._view import intern, nearest
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -43,7 +44,7 @@ class Tree:
     sites : bool
         Calls from different lines are different nodes.
     threads : bool
-        Calls of different threads are different nodes.
+        Calls of different threads are different nodes, if there are several.
 
     Attributes
     ----------
@@ -60,8 +61,8 @@ class Tree:
     """
 
     def __init__(self, view: View, *, sites: bool = False, threads: bool = False) -> None:
-        from_fold = not view.chosen and not threads and not view.trace._tree.facts["folded"]
-        nodes = _of_fold(view) if from_fold else _of_calls(view, sites, threads)
+        nodes = _nodes(view, sites, threads)
+        threads = threads and len(view.thread_names) > 1
         columns = [np.where(nodes.function < 0, len(view.names) - 1, nodes.function)]
         columns += [nodes.line] if sites else []
         columns += [nodes.thread] if threads else []
@@ -154,26 +155,84 @@ def add_up(count: int, node: Array, weights: Array) -> Array:
     return sums
 
 
-def _of_fold(view: View) -> _Nodes:
-    """Return the nodes of the core's fold without its root."""
-    tree = view.trace._tree
+def _nodes(view: View, sites: bool, threads: bool) -> _Nodes:
+    """Return the nodes of the chosen calls, which need not be distinct."""
+    if view.between is not None:
+        return _of_calls(view, sites, threads)
+    by_thread = threads or view.chosen or bool(view.trace._tree.facts["folded"])
+    tree = view.trace._thread_tree if by_thread else view.trace._tree
     figures = {
         "calls": tree.own("calls") + tree.own("resumes"),
         "self": tree.own("self"),
         **({"waited": tree.own("waited_self")} if view.has_waited else {}),
         **({name: tree.own(name) for name in MEMORY} if view.has_memory else {}),
     }
+    above = 1 + (len(tree.threads["in_calls"]) if by_thread else 0)
+    nodes = _Nodes(
+        np.maximum(tree.parent[above:].astype(np.int64) - above, -1).astype(np.int32),
+        tree.function[above:],
+        tree.line[above:],
+        _threads_of(tree.parent, above) if by_thread else np.full(tree.count - 1, -1, np.int32),
+        {name: values[above:] for name, values in figures.items()},
+    )
+    if not by_thread:
+        return nodes
+    if view.chosen:
+        return _choose(view, nodes)
+    if len(view.thread_names) > 1:
+        return _outside_last(nodes)
+    return nodes._replace(line=np.maximum(nodes.line, -1))
+
+
+def _threads_of(parent: Array, above: int) -> Array:
+    """Return the thread of each node from row `above` on; rows 1 to above - 1 are threads."""
+    thread = parent.astype(np.int32)
+    thread[:above] = np.arange(above)
+    while True:  # each round looks twice as far up
+        further = thread[thread]
+        if np.array_equal(further, thread):
+            return thread[above:] - 1
+        thread = further
+
+
+def _outside_last(nodes: _Nodes) -> _Nodes:
+    """Put nodes of blocks outside all calls last, in order of functions; they have no line."""
+    outside = nodes.line == OUTSIDE
+    rows = np.flatnonzero(outside & (nodes.figures.get("blocks", outside) > 0))
+    rows = rows[np.lexsort((nodes.thread[rows], nodes.function[rows]))]
+    order = np.concatenate([np.flatnonzero(~outside), rows])
+    number_of = np.full(len(outside) + 1, -1, np.int32)
+    number_of[order] = np.arange(len(order), dtype=np.int32)
     return _Nodes(
-        tree.parent[1:].astype(np.int64) - 1,
-        tree.function[1:],
-        tree.line[1:],
-        np.full(tree.count - 1, -1, np.int32),
-        {name: values[1:] for name, values in figures.items()},
+        number_of[nodes.parent[order]],
+        nodes.function[order],
+        np.maximum(nodes.line[order], -1),
+        nodes.thread[order],
+        {name: values[order] for name, values in nodes.figures.items()},
+    )
+
+
+def _choose(view: View, nodes: _Nodes) -> _Nodes:
+    """Keep the chosen nodes. Others, but for their calls, count for the nearest one above."""
+    keep = nodes.line != OUTSIDE
+    keep &= view.keep_nodes(nodes.function, nodes.parent, nodes.thread)
+    rows = np.flatnonzero(keep)
+    number_of = np.full(len(keep) + 1, -1, np.int32)
+    number_of[rows] = np.arange(len(rows), dtype=np.int32)
+    near = nearest(nodes.parent, keep)
+    of_node = number_of[np.where(keep, np.arange(len(keep)), near)]
+    known = of_node >= 0
+    figures = {
+        name: values[rows] if name == "calls" else add_up(len(rows), of_node[known], values[known])
+        for name, values in nodes.figures.items()
+    }
+    return _Nodes(
+        number_of[near[rows]], nodes.function[rows], nodes.line[rows], nodes.thread[rows], figures
     )
 
 
 def _of_calls(view: View, sites: bool, threads: bool) -> _Nodes:
-    """Make nodes from the table of calls, and nodes for blocks outside all calls."""
+    """Make nodes from the table of calls, which are cut off at two times."""
     columns = [view.function]
     columns += [view.line] if sites else []
     columns += [view.thread] if threads else []
@@ -192,44 +251,10 @@ def _of_calls(view: View, sites: bool, threads: bool) -> _Nodes:
         for name, values in zip(MEMORY, (allocated, blocks, at_peak, live), strict=True):
             figures[name] = add_up(count, node, values)
     unknown = np.full(count, -1, np.int32)
-    nodes = _Nodes(
+    return _Nodes(
         parent,
         found[0],
         found[1] if sites else unknown,
         found[-1] if threads else unknown,
         figures,
-    )
-    return nodes if view.chosen or not view.has_memory else _with_outside(view, nodes, threads)
-
-
-def _with_outside(view: View, nodes: _Nodes, threads: bool) -> _Nodes:
-    """Add outermost nodes for blocks that were allocated outside all calls."""
-    load = view.trace._core.allocations
-    rows = np.flatnonzero(load("call") < 0)
-    functions, moments = np.unique(
-        np.stack([load("function")[rows], load("thread")[rows] if threads else rows * 0 - 1]),
-        axis=1,
-        return_inverse=True,
-    )
-    moments = moments.reshape(-1)
-    count = functions.shape[1]
-    size = np.maximum(load("size")[rows], 0)
-    figures = {
-        "allocated": size,
-        "blocks": np.ones(len(rows), np.int64),
-        "at_peak": np.where(view.at_peak[rows], size, 0),
-        "live": np.where(load("end")[rows] < 0, size, 0),
-    }
-    none = np.zeros(count, np.int64)
-    sums = {name: add_up(count, moments, values) for name, values in figures.items()}
-    unknown = np.full(count, -1, np.int32)
-    return _Nodes(
-        np.concatenate([nodes.parent, unknown]),
-        np.concatenate([nodes.function, functions[0].astype(np.int32)]),
-        np.concatenate([nodes.line, unknown]),
-        np.concatenate([nodes.thread, functions[1].astype(np.int32)]),
-        {
-            name: np.concatenate([values, sums.get(name, none)])
-            for name, values in nodes.figures.items()
-        },
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -111,6 +111,26 @@ class Steps:
             yield np.frombuffer(steps, np.int32)
 
 
+class _Choice(NamedTuple):
+    """The calls that filters chose.
+
+    Attributes
+    ----------
+    rows : array of int
+        Of `Trace.calls`.
+    near : array of int32
+        Of each call of the trace the nearest chosen one: itself or around it; -1: none.
+    parent, start, duration : array
+        Of each chosen call.
+    """
+
+    rows: Array
+    near: Array
+    parent: Array
+    start: Array
+    duration: Array
+
+
 class View:
     """The chosen calls of a trace and the data that belongs to them.
 
@@ -133,7 +153,7 @@ class View:
     Attributes
     ----------
     chosen : bool
-        Whether there is a filter. Then ``rows`` has the chosen rows of `Trace.calls`.
+        Whether there is a filter.
     """
 
     def __init__(
@@ -154,30 +174,35 @@ class View:
         self._own = own
         self._told = 0
         self.chosen = bool(threads or between or functions or own)
-        self._near: Array | None = None
-        self.rows: Array | None = None
-        if self.chosen:
-            self._choose()
 
-    def _choose(self) -> None:
+    @cached_property
+    def _choice(self) -> _Choice:
         """Find the chosen rows and cut their times."""
         load = self.trace._core.calls
         start: Array = load("start")
         end: Array = start + load("duration")
         parent: Array = load("parent")
         keep = self._keep(start, end, parent)
-        near = _nearest(parent, keep)
+        near = nearest(parent, keep)
         rows = np.flatnonzero(keep)
-        self.rows = rows
         number_of = np.full(len(start) + 1, -1, np.int32)
         number_of[rows] = np.arange(len(rows), dtype=np.int32)
-        # A call that is not chosen counts for the nearest chosen call around it.
-        self._near = number_of[np.where(keep, np.arange(len(start)), near)]
-        self.parent = number_of[near[rows]]
         start, end = start[rows], end[rows]
         if self.between is not None:
             start, end = np.maximum(start, self.between[0]), np.minimum(end, self.between[1])
-        self.start, self.duration = start, end - start
+        # A call that is not chosen counts for the nearest chosen call around it.
+        return _Choice(
+            rows,
+            number_of[np.where(keep, np.arange(len(keep)), near)],
+            number_of[near[rows]],
+            start,
+            end - start,
+        )
+
+    @property
+    def rows(self) -> Array | None:
+        """The chosen rows of `Trace.calls`; None: all."""
+        return self._choice.rows if self.chosen else None
 
     # Without filters these are the trace's own columns and need no memory. They are made when first
     # used: formats that only need the tree do not use them.
@@ -185,16 +210,22 @@ class View:
     @cached_property
     def start(self) -> Array:
         """When each call began, in ns."""
+        if self.chosen:
+            return self._choice.start
         return np.ascontiguousarray(self.trace._core.calls("start"))
 
     @cached_property
     def duration(self) -> Array:
         """How long each call took, in ns."""
+        if self.chosen:
+            return self._choice.duration
         return np.ascontiguousarray(self.trace._core.calls("duration"))
 
     @cached_property
     def parent(self) -> Array:
         """The chosen call around each call; -1: none."""
+        if self.chosen:
+            return self._choice.parent
         return np.ascontiguousarray(self.trace._core.calls("parent"), np.int32)
 
     @cached_property
@@ -251,11 +282,25 @@ class View:
         if self.between is not None:
             low, high = self.between
             keep &= (start < high) & ((end > low) | (start >= low))
+        return self._keep_functions(keep, function, parent)
+
+    def keep_nodes(self, function: Array, parent: Array, thread: Array) -> Array:
+        """Return a mask of the nodes of a tree that are chosen, as calls are; not by time.
+
+        Parameters
+        ----------
+        function, parent, thread : array of int
+            Of each node, as of calls. Parents come before their children.
+        """
+        keep = self.thread_mask[thread] if self._threads else np.ones(len(function), bool)
+        return self._keep_functions(keep, function, parent)
+
+    def _keep_functions(self, keep: Array, function: Array, parent: Array) -> Array:
         if self._globs:
             wanted = np.append(_matching(self.trace, self._globs), False)
-            keep &= _inside(parent, wanted[function])
+            keep = keep & _inside(parent, wanted[function])
         if self._own:
-            keep &= self._own_functions[function]
+            keep = keep & self._own_functions[function]
         return keep
 
     @cached_property
@@ -323,8 +368,8 @@ class View:
         """Sum int64 weights by chosen call. `calls` are rows of `Trace.calls`; -1 is left out."""
         known = calls >= 0
         calls, weights = calls[known], weights[known]
-        if self._near is not None:
-            calls = self._near[calls]
+        if self.chosen:
+            calls = self._choice.near[calls]
             known = calls >= 0
             calls, weights = calls[known], weights[known]
         sums = np.zeros(len(self), np.int64)
@@ -593,7 +638,7 @@ def _matching(trace: Trace, globs: Sequence[str]) -> Array:
     return found
 
 
-def _nearest(parent: Array, keep: Array) -> Array:
+def nearest(parent: Array, keep: Array) -> Array:
     """Return the nearest kept call around each call; the number of calls if there is none."""
     count = len(parent)
     kept = np.append(keep, True)

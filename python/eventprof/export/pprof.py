@@ -27,7 +27,7 @@ _UNITS = {
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write calls, ns, ns waited, bytes and blocks allocated, bytes at the peak and at the end."""
-    tree = Tree(view, sites=True, threads=len(view.thread_names) > 1)
+    tree = Tree(view, sites=True, threads=True)
     columns = {"calls": tree.calls, "wall": tree.self, **tree.own(*_UNITS)}
     strings: dict[bytes, int] = {b"": 0}
 

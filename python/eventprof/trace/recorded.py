@@ -519,6 +519,11 @@ class Recorded(Facts):
         return Tree(self)
 
     @cached_property
+    def _thread_tree(self) -> Tree:
+        """The tree of calls, with a node for each thread, and without a limit."""
+        return Tree(self, by_thread=True)
+
+    @cached_property
     def _function_figures(self) -> dict[str, Array]:
         """The figures of functions: all but percentiles."""
         return figures.of_functions(self)

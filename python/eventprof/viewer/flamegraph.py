@@ -71,7 +71,10 @@ class Stacks:
         units = [
             unit
             for unit in UNITS
-            if (unit[0] not in _OF_MEMORY or any(len(each.allocations) for each in traces))
+            if (
+                unit[0] not in _OF_MEMORY
+                or any(each._tree.leaves["blocks"].any() for each in traces)
+            )
             and (unit[0] != "waited" or any(each.has_lock for each in traces))
         ]
         self.values: dict[str, list[list[int]]] = {unit: [] for unit, _ in units}

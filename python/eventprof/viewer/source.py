@@ -18,6 +18,7 @@ import numpy as np
 
 from ..answers.own import find_own
 from ..tables.column import Array
+from ..tables.tables import recorded
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -61,13 +62,13 @@ def find_source(trace: Trace) -> list[dict[str, Any]]:
         if not lines:
             continue
         order = sorted(lines)
-        recorded = [what for what in FIGURES if any(what in lines[line] for line in order)]
+        known = [what for what in FIGURES if any(what in lines[line] for line in order)]
         found.append(
             {
                 "file": name,
                 "own": bool(own[:-1][file_of[:-1] == n].any()),
                 "lines": order,
-                **{what: [lines[line].get(what, 0) for line in order] for what in recorded},
+                **{what: [lines[line].get(what, 0) for line in order] for what in known},
             }
         )
     found.sort(key=_rank)
@@ -82,7 +83,8 @@ def _rank(file: dict[str, Any]) -> tuple[bool, int, int]:
 
 def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[str, int]]]:
     """Return the figures of each line of each file."""
-    table = trace.lines
+    tree = trace._tree
+    has_lines = "lines" in recorded(trace)
     sums: dict[int, dict[int, dict[str, int]]] = {}
 
     def add(file: Array, line: Array, what: str, values: Array) -> None:
@@ -93,24 +95,25 @@ def _sums(trace: Trace, file_of: Array, own: Array) -> dict[int, dict[int, dict[
             figures = sums.setdefault(function, {}).setdefault(caller_line, {})
             figures[what] = figures.get(what, 0) + value
 
-    function = np.ma.getdata(table["function"]).astype(np.int64)
-    file, line = file_of[function], np.ma.getdata(table["line"]).astype(np.int64)
-    for what in ("hits", "total", "self", "allocated", "blocks"):
-        values = table[what]
-        if not np.ma.getmaskarray(values).all():
-            charged = own[function] & (what in ("allocated", "blocks"))
-            add(np.where(charged, -1, file), line, what, np.ma.filled(values, 0))
+    if has_lines:
+        table = trace.lines
+        file = file_of[np.ma.getdata(table["function"]).astype(np.int64)]
+        for what in ("hits", "total", "self"):
+            add(file, np.ma.getdata(table["line"]), what, np.ma.filled(table[what], 0))
+    function, line, allocated, blocks = tree.by_place("allocated")
+    file = np.where(own[function], -1, file_of[function])
+    add(file, line, "allocated", allocated)
+    add(file, line, "blocks", blocks)
     charges = trace.own
     function = np.ma.filled(charges["function"], -1).astype(np.int64)
     for what in ("allocated", "blocks"):
         values = np.ma.filled(charges[what], 0)
         line = np.where(values > 0, np.ma.filled(charges["line"], 0), 0)
         add(file_of[function], line, what, values)
-    tree = trace._tree
     caller, caller_line = tree.caller.astype(np.int64), tree.line.astype(np.int64)
     file = np.where(caller >= 0, file_of[np.maximum(caller, -1)], -1)
     add(file, caller_line, "calls", tree.own("calls"))
-    if not np.ma.getmaskarray(table["total"]).all():
+    if has_lines:
         return sums
     # A line that made several calls of one stack is counted once: by the outermost of them.
     known = np.flatnonzero((file >= 0) & (caller_line > 0))

@@ -153,20 +153,21 @@ tree_object(const ep_tree *tree)
         fields_object(length_fields, tree->lengths, tree->length_count, sizeof *tree->lengths));
 }
 
-/* tree(max_nodes, has_lock, with_lengths=False): the calling-context tree. max_nodes 0: the default.
- * with_lengths: how long the calls of each function took, too. */
+/* tree(max_nodes, has_lock, with_lengths=False, by_thread=False): the calling-context tree. max_nodes 0:
+ * the default. with_lengths: how long the calls of each function took, too. by_thread: as of tree.h. */
 PyObject *
 ep_py_trace_tree(PyObject *object, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     Py_ssize_t max_nodes;
-    int has_lock, with_lengths = 0;
-    if (!PyArg_ParseTuple(args, "np|p:tree", &max_nodes, &has_lock, &with_lengths)) {
+    int has_lock, with_lengths = 0, by_thread = 0;
+    if (!PyArg_ParseTuple(args, "np|pp:tree", &max_nodes, &has_lock, &with_lengths, &by_thread)) {
         return NULL;
     }
     ep_tree tree;
     ep_tree_open(&tree, max_nodes > 0 ? (size_t)max_nodes : 0);
     tree.with_lengths = with_lengths != 0;
+    tree.by_thread = by_thread != 0;
     PyObject *result = run_fold(self, &tree.fold, has_lock != 0, "building the tree") == 0
                            ? tree_object(&tree)
                            : NULL;

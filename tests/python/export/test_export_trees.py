@@ -20,6 +20,8 @@ from exported import TRACES, names_of, sums_of
 from exporting import as_collapsed, export, one_line
 
 import eventprof
+from eventprof.export._tree import Tree
+from eventprof.export._view import View
 
 pytestmark = pytest.mark.newest
 
@@ -42,6 +44,73 @@ def test_collapsed_has_all_own_time(any_trace, tmp_path):
 
     assert own == {as_collapsed(n): v for n, v in expected.own.items() if v}
     assert total == {as_collapsed(n): v for n, v in expected.total.items() if v}
+
+
+def filters_of(trace):
+    """Filters that choose something of a trace, and something else not."""
+    table = trace.calls
+    if not len(table):
+        return []
+    names = [name for name in table["name"][:200] if name and name.isidentifier()]
+    thread = trace.threads["native_id"][int(table["thread"][-1])]
+    return [
+        *([] if thread is np.ma.masked else [{"threads": str(thread)}]),
+        {"own": True},
+        *({"functions": name} for name in (names[:1] + names[-1:])),
+    ]
+
+
+@pytest.mark.parametrize("word", ["collapsed", "callgrind", "pprof", "pstats"])
+def test_chosen_nodes_are_those_of_chosen_calls(any_trace, tmp_path, word):
+    """The calls that lie between the begin and the end of the trace are all calls."""
+    whole = (0, any_trace.duration + 1)
+    for chosen in filters_of(any_trace):
+        of_tree = export(any_trace, tmp_path, word, **chosen).read_bytes()
+        of_calls = export(any_trace, tmp_path, word, between=whole, **chosen).read_bytes()
+
+        assert of_tree == of_calls, chosen
+
+
+def test_nodes_of_threads_are_those_of_their_calls(any_trace):
+    """Without the blocks outside all calls, which calls do not have."""
+    whole = (0, any_trace.duration + 1)
+    trees = [
+        Tree(View(any_trace, between=between), sites=True, threads=True)
+        for between in (None, whole)
+    ]
+    stacks = [stacks_of(tree) for tree in trees]
+
+    for stack, figures in stacks[1].items():
+        assert {name: stacks[0][stack][name] for name in ("calls", "self")} == {
+            name: figures[name] for name in ("calls", "self")
+        }
+    assert not any(
+        figures["calls"] or figures["self"]
+        for stack, figures in stacks[0].items()
+        if stack not in stacks[1]
+    )
+
+
+def stacks_of(tree):
+    """Figures by stack: thread, and function and line of each call."""
+    stacks, figures = [], {}
+    for node, parent in enumerate(tree.parent.tolist()):
+        here = (int(tree.function[node]), int(tree.line[node]))
+        stacks.append((*(stacks[parent] if parent >= 0 else (int(tree.thread[node]),)), here))
+        assert stacks[-1] not in figures
+        figures[stacks[-1]] = {"calls": int(tree.calls[node]), "self": int(tree.self[node])}
+    return figures
+
+
+def test_an_export_of_the_tree_makes_no_columns(nasty, tmp_path):
+    nasty.save(tmp_path / "run.epr")
+    for word in ("collapsed", "callgrind", "pprof", "pstats"):
+        trace = eventprof.open(tmp_path / "run.epr")
+
+        of_file = export(trace, tmp_path, word).read_bytes()
+
+        assert not trace._core.has_columns()
+        assert of_file == export(nasty, tmp_path, word).read_bytes()
 
 
 @pytest.mark.parametrize("weight", ["calls", "allocated", "blocks", "at_peak", "live"])

@@ -85,7 +85,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export it."""
     from ...base.output import check
-    from ...export import FORMATS, find_format
+    from ...export import FORMATS, find_format, tree_of
 
     between = None
     try:
@@ -109,7 +109,9 @@ def run(arguments: argparse.Namespace) -> int:
         output = default_name(arguments.file, word, arguments.table)
     if output != "-":
         check(output, arguments.force)
-    trace = load(arguments.file)
+    chosen = bool(arguments.thread or arguments.function or arguments.own)
+    needed = tree_of(FORMATS[word], chosen=chosen, cut=between is not None)
+    trace = load(arguments.file, fold=needed)
     try:
         with Bar(f"writing {word}") as bar:
             notes = trace.export(
