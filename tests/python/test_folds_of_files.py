@@ -209,6 +209,7 @@ BOUNDED = [
     ["stats"],
     ["stats", "--sort", "p99"],
     *(exports(word) for word in ("collapsed", "callgrind", "pprof", "pstats")),
+    exports("speedscope", "--weight", "self"),
     exports("pprof", "--thread", "worker-1"),
     exports("callgrind", "--function", "leaf"),
     exports("collapsed", "--own"),

@@ -60,7 +60,8 @@ FORMATS = {
                      "Chrome trace JSON: ui.perfetto.dev, chrome://tracing, vizviewer"),
     "firefox": Format("firefox", (".firefox.json", ".profile.json"),
                       "Firefox Profiler's JSON: profiler.firefox.com"),
-    "speedscope": Format("speedscope", (".speedscope.json", ".speedscope"), "speedscope.app"),
+    "speedscope": Format("speedscope", (".speedscope.json", ".speedscope"), "speedscope.app",
+                         "weight"),
     "collapsed": Format("collapsed", (".collapsed", ".folded"),
                         "collapsed stacks: flamegraph.pl, inferno, speedscope", "weight",
                         tree="shared"),
@@ -96,7 +97,7 @@ class Options:
     table : str
         One of `tables.TABLES`.
     weight : str
-        One of `WEIGHTS`.
+        One of `WEIGHTS`; empty: none was chosen.
     path : str
         The name of the new, empty file, for formats that need a name.
     notes : list of str
@@ -104,7 +105,7 @@ class Options:
     """
 
     table: str = "calls"
-    weight: str = "self"
+    weight: str = ""
     path: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -182,10 +183,10 @@ def export(
         _check_file(target, known, word, force)
     options = Options(
         _checked("table", table, TABLES, "calls", known, word),
-        _checked("weight", weight, WEIGHTS, "self", known, word),
+        _checked("weight", weight, WEIGHTS, "", known, word),
     )
     chosen = bool(threads or functions or own)
-    needed = tree_of(known, chosen=chosen, cut=between is not None)
+    needed = tree_of(known, weight, chosen=chosen, cut=between is not None)
     if needed:
         # Facts about the recording are known after this pass; before it, columns are made for them.
         _ = trace._thread_tree if needed == "threads" else trace._tree
@@ -215,13 +216,15 @@ def export(
     return options.notes
 
 
-def tree_of(known: Format, *, chosen: bool, cut: bool) -> str:
+def tree_of(known: Format, weight: str | None, *, chosen: bool, cut: bool) -> str:
     """Return which tree of calls is all that an export reads.
 
     Parameters
     ----------
     known : Format
         The format.
+    weight : str or None
+        The chosen weight, one of `WEIGHTS`.
     chosen : bool
         Only calls of some threads or functions are wanted.
     cut : bool
@@ -232,9 +235,11 @@ def tree_of(known: Format, *, chosen: bool, cut: bool) -> str:
     str
         As `Format.tree`. "": it needs columns.
     """
-    if cut or not known.tree:
+    # With a weight, a format of calls has its sums by stack and thread.
+    tree = known.tree or ("threads" if weight else "")
+    if cut or not tree:
         return ""
-    return "threads" if chosen else known.tree
+    return "threads" if chosen else tree
 
 
 def _checked(

@@ -98,6 +98,25 @@ class Tree:
         """
         return {name: self._figures[name] for name in names if name in self._figures}
 
+    def weigh(self, weight: str) -> Array:
+        """Return a figure of the nodes without their children.
+
+        Parameters
+        ----------
+        weight : str
+            One of `export.WEIGHTS`.
+
+        Raises
+        ------
+        ValueError
+            It was not recorded.
+        """
+        found = self._figures.get(weight)
+        if found is None:
+            lacks = "several threads and a lock" if weight == "waited" else "allocations"
+            raise ValueError(f"weight: {weight} needs {lacks}, which were not recorded")
+        return found
+
     @cached_property
     def _parents(self) -> Array:
         """Parents as the core wants them: node 0 is the parent of all outermost nodes."""

@@ -24,7 +24,7 @@ def frame(name: str) -> str:
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write each stack with its own value: ns, or the weight that the user chose."""
     tree = Tree(view)
-    weights = weigh(tree, options.weight)
+    weights = tree.weigh(options.weight or "self")
     # Functions with one name are one frame.
     numbers: dict[bytes, int] = {}
     number_of = [numbers.setdefault(utf8(frame(name)), len(numbers)) for name in view.names]
@@ -38,16 +38,3 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         out.write(lines)
     if view.loss:
         options.notes.append(f"with loss: {view.loss}")
-
-
-def weigh(tree: Tree, weight: str):  # type: ignore[no-untyped-def]
-    """Return the weight of each node without its children."""
-    if weight == "self":
-        return tree.self
-    if weight == "calls":
-        return tree.calls
-    found = tree.own(weight)
-    if not found:
-        lacks = "several threads and a lock" if weight == "waited" else "allocations"
-        raise ValueError(f"weight: {weight} needs {lacks}, which were not recorded")
-    return found[weight]

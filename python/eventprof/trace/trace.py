@@ -451,7 +451,8 @@ class Trace(Recorded):
         table : str, optional
             Of csv, jsonl, parquet and arrow: which table; calls without.
         weight : str, optional
-            Of collapsed: self (ns), calls, allocated, blocks, at_peak or live; self without.
+            Of collapsed: self (ns), calls, waited, allocated, blocks, at_peak or live; self
+            without. Of speedscope, too: it has sums by stack then, in place of calls in order.
         threads : str or sequence of str, optional
             Only threads of these names, which may be globs, or native ids.
         between : (int or str, int or str), optional

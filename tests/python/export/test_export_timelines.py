@@ -15,6 +15,7 @@ from exported import sums_of, text
 from exporting import as_collapsed, export
 
 import eventprof
+from eventprof.export import WEIGHTS
 
 pytestmark = pytest.mark.newest
 
@@ -191,6 +192,24 @@ def test_speedscope_is_of_its_schema(any_trace, tmp_path):
 
     profile["profiles"][0]["unit"] = "hours"
     assert not json_schema.fits(profile, schema, schema)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_speedscope_with_a_weight_has_the_sums_of_collapsed_stacks(waiting, tmp_path, weight):
+    whole = exported.read_json(export(waiting, tmp_path, "speedscope", weight=weight))
+    frames = [as_collapsed(frame["name"]) for frame in whole["shared"]["frames"]]
+
+    found: collections.Counter = collections.Counter()
+    for profile in whole["profiles"]:
+        assert profile["type"] == "sampled"
+        assert profile["name"].endswith(f": {weight}")
+        for stack, value in zip(profile["samples"], profile["weights"], strict=True):
+            found[";".join(frames[frame] for frame in stack)] += value
+
+    lines = export(waiting, tmp_path, "collapsed", weight=weight).read_text().splitlines()
+    assert found == {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in lines}
+    assert len(whole["profiles"]) <= len(waiting.threads)
+    json_schema.conform(whole, speedscope_schema.SCHEMA, speedscope_schema.SCHEMA)
 
 
 def test_firefox_knows_the_line_of_each_call(tmp_path):

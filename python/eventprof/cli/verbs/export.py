@@ -52,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--weight",
         metavar="WHAT",
         choices=WEIGHTS,
-        help=f"of collapsed: {', '.join(WEIGHTS)} (self, in ns)",
+        help=f"of collapsed, and of speedscope, which has sums by stack then: {', '.join(WEIGHTS)} "
+        "(collapsed: self, in ns)",
     )
     parser.add_argument(
         "--thread",
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     if output != "-":
         check(output, arguments.force)
     chosen = bool(arguments.thread or arguments.function or arguments.own)
-    needed = tree_of(FORMATS[word], chosen=chosen, cut=between is not None)
+    needed = tree_of(FORMATS[word], arguments.weight, chosen=chosen, cut=between is not None)
     trace = load(arguments.file, fold=needed)
     try:
         with Bar(f"writing {word}") as bar:
