@@ -199,3 +199,26 @@ ep_live_put_slow(ep_live_blocks *blocks, const ep_live_block *block)
     blocks->used++;
     return EP_OK;
 }
+
+bool
+ep_live_is_freed_late(const ep_columns *columns, size_t event, size_t thread_count)
+{
+    size_t birth_row = (size_t)columns->alloc_row[event];
+    if (thread_count < 2) {
+        return false;
+    }
+    for (size_t next = event + 1; next < columns->alloc_count; next++) {
+        size_t row = (size_t)columns->alloc_row[next];
+        if (columns->time_ns[row] - columns->time_ns[birth_row] > EP_PAIR_SKEW_NS) {
+            return false;
+        }
+        ep_block_role role = ep_block_role_of(columns->kind[row]);
+        if (columns->address[next] == columns->address[event] &&
+            (role == EP_BLOCK_BIRTH || role == EP_BLOCK_DEATH)) {
+            return role == EP_BLOCK_DEATH &&
+                   ep_free_is_late(columns->thread[birth_row], columns->time_ns[birth_row],
+                                   columns->thread[row], columns->time_ns[row]);
+        }
+    }
+    return false;
+}

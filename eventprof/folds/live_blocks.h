@@ -11,6 +11,7 @@
 #ifndef EP_LIVE_BLOCKS_H
 #define EP_LIVE_BLOCKS_H
 
+#include "pair.h"
 #include "types.h"
 
 /* From so many entries on, 40 MiB, it grows by a sixteenth. A block that stays then costs 0.5 us: until the
@@ -51,6 +52,11 @@ void ep_live_clear(ep_live_blocks *blocks);
 
 /* Adds a block that needs a larger table or has a large size. Fails: EP_NOMEM. */
 EP_COLD EP_CHECKED ep_status ep_live_put_slow(ep_live_blocks *blocks, const ep_live_block *block);
+
+/* A block begins at an address that is still in use; event: the row of its columns' allocator events. True:
+ * the next event of that address is a free by another thread, within the difference that clocks may have.
+ * Then that free ends the older block. */
+EP_COLD bool ep_live_is_freed_late(const ep_columns *columns, size_t event, size_t thread_count);
 
 /* ---- For each event -------------------------------------------------------------------------- */
 

@@ -233,36 +233,11 @@ take_live(ep_tree *tree, const ep_tree_block *block)
     tree->bin_min = live < tree->bin_min ? live : tree->bin_min;
 }
 
-/* A block begins at an address that is still in use. True: the next event of that address is a free by
- * another thread, within the difference that clocks may have. Then that free ends the older block. */
-static EP_COLD bool
-is_freed_late(const ep_tree *tree, const ep_columns *columns, size_t event)
-{
-    size_t birth_row = (size_t)columns->alloc_row[event];
-    if (tree->facts.thread_count < 2) {
-        return false;
-    }
-    for (size_t next = event + 1; next < columns->alloc_count; next++) {
-        size_t row = (size_t)columns->alloc_row[next];
-        if (columns->time_ns[row] - columns->time_ns[birth_row] > EP_PAIR_SKEW_NS) {
-            return false;
-        }
-        ep_block_role role = ep_block_role_of(columns->kind[row]);
-        if (columns->address[next] == columns->address[event] &&
-            (role == EP_BLOCK_BIRTH || role == EP_BLOCK_DEATH)) {
-            return role == EP_BLOCK_DEATH &&
-                   ep_free_is_late(columns->thread[birth_row], columns->time_ns[birth_row],
-                                   columns->thread[row], columns->time_ns[row]);
-        }
-    }
-    return false;
-}
-
 static EP_COLD EP_CHECKED ep_status
 begin_over(ep_tree *tree, ep_live_entry *at, const ep_columns *columns, size_t event)
 {
     ep_tree_block block = block_at(tree, at);
-    if (!is_freed_late(tree, columns, event)) {
+    if (!ep_live_is_freed_late(columns, event, tree->facts.thread_count)) {
         take_live(tree, &block);    /* its free was lost */
         tree->frees_lost++;
         tree->freed_unseen += block.size;

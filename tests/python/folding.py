@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 import eventprof
+from eventprof.tables.batches import read_events
 
 WORK = """
 def leaf(size):
@@ -93,4 +94,24 @@ def assert_same_without_columns(path):
     after, after_rest = answers(passed._core)
     assert after_rest == wanted_rest
     assert all(np.array_equal(after[name], values) for name, values in wanted.items())
+    assert_same_rows(path, decoded)
     return decoded
+
+
+def assert_same_rows(path, decoded):
+    """Batches of the table of events are the table."""
+    passed, batches = eventprof.open(path), []
+    passed._core.survey()
+    read_events(
+        eventprof.open(path)._core,
+        passed,
+        lambda rows, numbers: batches.append((rows, numbers)) or True,
+    )
+
+    assert np.array_equal(
+        np.concatenate([numbers for _, numbers in batches]), np.arange(len(decoded.events))
+    )
+    for name in decoded.events.columns:
+        found = [item for rows, _ in batches for item in rows._column(name).items()]
+        # Numbers that are not known are not equal to themselves.
+        assert repr(found) == repr(decoded.events._column(name).items()), name

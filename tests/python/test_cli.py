@@ -180,6 +180,18 @@ def test_events_are_chosen(shown, folder, arguments, check):
     assert [row["time"] for row in found] == expected
 
 
+@pytest.mark.parametrize(
+    "choice", [[], ["--event", "call"], ["--event", "malloc", "--function", "*"]]
+)
+def test_the_last_events_are_the_end_of_all(shown, choice):
+    whole = shown("events", "a.epr", "--json", *choice).splitlines()
+
+    for count in (1, 7, len(whole) + 1):
+        last = shown("events", "a.epr", "--json", *choice, "--last", str(count)).splitlines()
+        assert last == whole[-count:]
+    assert shown("events", "a.epr", "--csv", *choice, "--last", "0").count("\n") == 1
+
+
 def test_info_says_what_the_file_is(shown, folder):
     printed = shown("info", "a.epr")
     facts = json.loads(shown("info", "a.epr", "--json"))
@@ -456,6 +468,7 @@ def test_a_folder_takes_files_under_their_own_names(tmp_path):
         (["info", "not.epr"], 1, "not.epr"),
         (["report", "a.epr", "--width", "7"], 2, "--width must be 40 or more, not 7"),
         (["events", "a.epr", "--event", "cal"], 2, "there is no event 'cal'; did you mean 'call'?"),
+        (["events", "a.epr", "--last", "3", "--limit", "3"], 2, "--last: with --limit or --follow"),
         (["events", "a.epr", "--from", "soon"], 2, "a time is a number and a unit, such as '2.5ms', not 'soon'"),
         (["events", "a.epr", "--thread", "third"], 1, "there is no such thread; there are"),
         (["save", "a.epr", "-o", "no/such/folder/x.epr"], 1, "no/such/folder"),

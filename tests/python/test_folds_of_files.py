@@ -216,6 +216,11 @@ BOUNDED = [
     ["flamegraph", "-f", "-o", "graph.html"],
     ["flamegraph", "-f", "-o", "graph.svg"],
     ["heatmap", "-f", "-o", "heat.html"],
+    ["events", "--limit", "50"],
+    ["events", "--last", "50", "--json"],
+    ["events", "--from", "10ms", "--to", "11ms", "--csv"],
+    ["events", "--event", "gc_start"],
+    ["events", "--function", "leaf", "--thread", "worker-2", "--limit", "1000"],
 ]
 
 

@@ -39,7 +39,7 @@ def load(
         Whether to open a damaged file of which no event is left.
     fold : bool or str
         Whether the tree is needed: the file is then read once for it, in bounded memory. "threads":
-        the tree that has a node for each thread.
+        the tree that has a node for each thread. "functions": facts and functions, and no tree.
     counts : bool
         Whether only facts and counts are needed: they, too, come from one pass then.
 
@@ -64,7 +64,9 @@ def load(
     with readable(path), Bar(f"reading {os.path.basename(path)}"):
         trace = eventprof.open(path)
         # Reads the events, so that errors in the file are found here.
-        if fold:
+        if fold == "functions":
+            trace._core.survey()
+        elif fold:
             _ = trace._thread_tree if fold == "threads" else trace._tree
         elif counts:
             trace._core.tenures()  # the pass that needs the least

@@ -482,6 +482,8 @@ static PyMethodDef trace_methods[] = {
     {"has_columns", ep_py_trace_has_columns, METH_NOARGS, NULL},
     {"lost", ep_py_trace_lost, METH_NOARGS, NULL},
     {"tenures", ep_py_trace_tenures, METH_NOARGS, NULL},
+    {"survey", ep_py_trace_survey, METH_NOARGS, NULL},
+    {"rows", ep_py_trace_rows, METH_VARARGS, NULL},
     {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},
     {"save", ep_py_trace_save, METH_VARARGS, NULL},
     {"set_processes", ep_py_trace_set_processes, METH_O, NULL},

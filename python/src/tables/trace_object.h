@@ -1,7 +1,7 @@
 /* _core.Trace, a trace of the core (trace.h) as an object, between its files: trace.c (columns, functions,
  * threads, facts), trace_summary.c (statistics, memory over time, whose blocks are alive), trace_fold.c,
- * trace_file.c (archives), trace_log.c (log files), trace_made.c, trace_merge.c, trace_trim.c and
- * trace_verify.c. */
+ * trace_file.c (archives), trace_log.c (log files), trace_made.c, trace_merge.c, trace_rows.c, trace_trim.c
+ * and trace_verify.c. */
 #ifndef EP_TRACE_OBJECT_H
 #define EP_TRACE_OBJECT_H
 
@@ -126,6 +126,8 @@ PyObject *ep_py_trace_sites(PyObject *self, PyObject *unused);
 /* trace_fold.c */
 PyObject *ep_py_trace_tree(PyObject *self, PyObject *args);
 PyObject *ep_py_trace_has_columns(PyObject *self, PyObject *unused);
+PyObject *ep_py_trace_rows(PyObject *object, PyObject *args);
+PyObject *ep_py_trace_survey(PyObject *object, PyObject *unused);
 PyObject *ep_py_trace_tenures(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_lost(PyObject *self, PyObject *unused);
 

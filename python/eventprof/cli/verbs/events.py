@@ -13,6 +13,7 @@ import contextlib
 import fnmatch
 import os
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),
+    ("eventprof events FILE --last 50 --thread MainThread", "what a thread did in the end"),
     (
         "eventprof events FILE --function 'json.*' --from 1.5ms --to 2ms",
         "when json was called, and from which lines",
@@ -69,6 +71,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="end", metavar="TIME", help="before this")
     rows.add_limit(parser, None, "events")
     parser.add_argument(
+        "--last", metavar="N", type=rows.count, help="only the last N of the events"
+    )
+    parser.add_argument(
         "--follow",
         action="store_true",
         help="also print the events that a running program adds, until it ends",
@@ -84,23 +89,53 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise Failure(f"--from, --to: {error}", 2) from None
     words = _words(arguments.event)
+    if arguments.last is not None and (arguments.limit or arguments.follow):
+        raise Failure("--last: with --limit or --follow nobody knows which events are the last", 2)
     writer = _Writer(arguments)
 
     def show(trace: Trace, events: Table) -> None:
-        chosen = _choose(trace, events, words, arguments, start, end)
-        rows = np.flatnonzero(chosen)
-        writer.write(trace, events[rows], None if arguments.follow else rows)
+        choice = _Choice(trace, words, arguments, start, end)
+        found = np.flatnonzero(choice.mask(events))
+        writer.write(trace, events[found], None if arguments.follow else found)
 
     if arguments.follow:
         missing = _follow(arguments.file, show, writer)
         sys.stdout.flush()
         if missing:
             print(missing, file=sys.stderr)
-    else:
-        trace = load(arguments.file)
-        tell_missing(trace, arguments)
+        return 0
+    trace = load(arguments.file, fold="functions")
+    tell_missing(trace, arguments)
+    if trace._core.has_columns():
         show(trace, trace.events)
+    else:
+        _show_batches(arguments.file, trace, _Choice(trace, words, arguments, start, end), writer)
+    writer.end(trace)
     return 0
+
+
+def _show_batches(path: str, trace: Trace, choice: _Choice, writer: _Writer) -> None:
+    """Print events while they are read."""
+    import eventprof
+
+    from ...tables.batches import read_events
+
+    def take(events: Table, numbers: Array) -> bool:
+        found = np.flatnonzero(choice.mask(events))
+        writer.write(trace, events[found], numbers[found])
+        return not writer.full
+
+    with readable(path):
+        read_events(
+            eventprof.open(path)._core,
+            trace,
+            take,
+            start=choice.start,
+            end=choice.end,
+            kinds=choice.kinds,
+            functions=choice.functions,
+            threads=choice.threads,
+        )
 
 
 def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) -> str:
@@ -134,31 +169,55 @@ def _words(given: list[str] | None) -> list[str] | None:
     return words
 
 
-def _choose(
-    trace: Trace,
-    events: Table,
-    words: list[str] | None,
-    arguments: argparse.Namespace,
-    start: int | None,
-    end: int | None,
-) -> Array:
-    """Return a mask of the events that were asked for."""
-    mask = np.ones(len(events), dtype=bool)
-    if start is not None:
-        mask &= events["time"] >= start
-    if end is not None:
-        mask &= events["time"] < end
-    if words is not None:
-        known = np.array([word in words for word in events.categories("event")] or [False])
-        mask &= known[events.codes("event")]
-    if arguments.function:
-        # With False at the end, for row -1: no function.
-        found = rows.match_functions(trace, arguments.function, may_come=arguments.follow)
-        wanted = np.append(found, False)
-        mask &= wanted[np.ma.filled(events["function"], -1)]
-    if arguments.thread:
-        mask &= _match_threads(trace, arguments.thread, arguments.follow)[events["thread"]]
-    return mask
+class _Choice:
+    """Which events were asked for."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        words: list[str] | None,
+        arguments: argparse.Namespace,
+        start: int | None,
+        end: int | None,
+    ) -> None:
+        self._words = words
+        self.start, self.end = start, end
+        may_come = arguments.follow
+        self.functions = self.threads = None
+        if arguments.function:
+            self.functions = rows.match_functions(trace, arguments.function, may_come=may_come)
+        if arguments.thread:
+            self.threads = _match_threads(trace, arguments.thread, may_come)
+
+    @property
+    def kinds(self) -> int | None:
+        """The kinds that the chosen events can have, a bit each; None: all."""
+        from ...tables.kinds import NUMBERS, WORDS
+
+        if self._words is None:
+            return None
+        numbers = [number for number, word in WORDS.items() if word in self._words]
+        # Spans that need not nest are recorded as flows.
+        return sum(1 << number for number in {*numbers, NUMBERS["FLOW"]})
+
+    def mask(self, events: Table) -> Array:
+        """Return a mask of the chosen ones of some events."""
+        mask = np.ones(len(events), dtype=bool)
+        if self.start is not None:
+            mask &= events["time"] >= self.start
+        if self.end is not None:
+            mask &= events["time"] < self.end
+        if self._words is not None:
+            known = np.array(
+                [word in self._words for word in events.categories("event")] or [False]
+            )
+            mask &= known[events.codes("event")]
+        if self.functions is not None:
+            # With False at the end, for row -1: no function.
+            mask &= np.append(self.functions, False)[np.ma.filled(events["function"], -1)]
+        if self.threads is not None:
+            mask &= self.threads[events["thread"]]
+        return mask
 
 
 def _match_threads(trace: Trace, wanted: list[str], may_come: bool) -> Array:
@@ -186,6 +245,8 @@ class _Writer:
         self._arguments = arguments
         self._left = arguments.limit or None
         self._first = True
+        self._last: deque[tuple[Table, Array | None]] = deque()
+        self._names: _Names | None = None
 
     @property
     def full(self) -> bool:
@@ -193,7 +254,26 @@ class _Writer:
         return self._left == 0
 
     def write(self, trace: Trace, table: Table, numbers: Array | None) -> None:
-        """Write rows of `events`; `at` are their numbers, None: they are not known yet."""
+        """Write rows of `events`; `numbers` are their numbers, None: they are not known yet."""
+        if self._arguments.last is not None:
+            self._last.append((table, numbers))
+            held = sum(len(rows) for rows, _ in self._last)
+            while self._last and held - len(self._last[0][0]) >= self._arguments.last:
+                held -= len(self._last.popleft()[0])
+        else:
+            self._write(trace, table, numbers)
+
+    def end(self, trace: Trace) -> None:
+        """Write what was held back: the last events are known now."""
+        spare = sum(len(rows) for rows, _ in self._last) - (self._arguments.last or 0)
+        for table, numbers in self._last:
+            spare = max(spare, 0)
+            self._write(trace, table[spare:], None if numbers is None else numbers[spare:])
+            spare = 0
+        if self._first:
+            self._write(trace, trace.events[:0], np.empty(0, np.int64))
+
+    def _write(self, trace: Trace, table: Table, numbers: Array | None) -> None:
         if self._left is not None:
             table = table[: self._left]
             self._left -= len(table)
@@ -202,30 +282,41 @@ class _Writer:
         elif self._arguments.json:
             rows.write_json([table], sys.stdout, "e", numbers)
         else:
-            _print(trace, table, heading=self._first)
+            if self._names is None or self._names.trace is not trace:
+                self._names = _Names(trace)
+            self._names.print(table, heading=self._first)
         self._first = False
 
 
-def _print(trace: Trace, table: Table, *, heading: bool) -> None:
-    functions = [
-        rows.full_name(name, module)
-        for name, module in zip(trace.functions["name"], trace.functions["module"], strict=True)
-    ]
-    files = [rows.printable(os.path.basename(f)) if f else None for f in trace.functions["file"]]
-    threads = [
-        rows.printable(t.name) if t.name else str(t.native_id) for t in trace.threads
-    ]  # fmt: skip
-    width = max(map(len, threads), default=6)
-    if heading:
-        print(f"{'time [ns]':>15}  {'thread':<{width}}  {'event':<14}  what  <- where")
-    columns = (
-        "time", "thread", "event", "function", "line", "address", "size", "depth", "caller",
-        "caller_line",
-    )  # fmt: skip
-    for part in rows._parts(table[list(columns)]):
-        for row in zip(*rows._items(part), strict=True):
-            text = _line(dict(zip(columns, row, strict=True)), functions, files)
-            print(f"{row[0]:>15,}  {threads[row[1]]:<{width}}  {row[2]:<14}  {text}")
+class _Names:
+    """How functions and threads of a trace are called in lines of text."""
+
+    def __init__(self, trace: Trace) -> None:
+        table = trace.functions
+        self.trace = trace
+        self.functions = [
+            rows.full_name(name, module)
+            for name, module in zip(table["name"], table["module"], strict=True)
+        ]
+        self.files = [rows.printable(os.path.basename(f)) if f else None for f in table["file"]]
+        self.threads = [
+            rows.printable(t.name) if t.name else str(t.native_id) for t in trace.threads
+        ]
+
+    def print(self, table: Table, *, heading: bool) -> None:
+        """Print events."""
+        width = max(map(len, self.threads), default=6)
+        if heading:
+            print(f"{'time [ns]':>15}  {'thread':<{width}}  {'event':<14}  what  <- where")
+        columns = (
+            "time", "thread", "event", "function", "line", "address", "size", "depth", "caller",
+            "caller_line",
+        )  # fmt: skip
+        for part in rows._parts(table[list(columns)]):
+            for row in zip(*rows._items(part), strict=True):
+                said = _line(dict(zip(columns, row, strict=True)), self.functions, self.files)
+                thread = self.threads[row[1]]
+                print(f"{row[0]:>15,}  {thread:<{width}}  {row[2]:<14}  {said}")
 
 
 def _line(row: dict[str, Any], functions: list[str], files: list[str | None]) -> str:

@@ -1,0 +1,88 @@
+"""Rows of `Trace.events` in batches: in memory for a batch, the open calls and the live blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from .descriptions import described
+from .kinds import NUMBERS
+from .tables import events_table
+
+if TYPE_CHECKING:
+    from .. import _core
+    from ..trace.recorded import Recorded
+    from .column import Array
+    from .table import Table
+
+_ALL_TIMES = np.iinfo(np.int64)
+
+
+class _Batch:
+    """What `events_table` asks of a trace, of some of its events."""
+
+    def __init__(self, trace: Recorded, columns: dict[str, Array]) -> None:
+        self._trace = trace
+        self._columns = columns
+        self._facts = {**trace._facts, "events": len(columns["row"])}
+
+    @property
+    def _core(self) -> _Batch:  # no attribute: a circle would keep batches until a collection
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trace, name)
+
+    def events(self, name: str) -> Array:
+        """Return a column."""
+        return self._columns[name]
+
+
+def read_events(
+    source: _core.Trace,
+    trace: Recorded,
+    take: Callable[[Table, Array], bool],
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    kinds: int | None = None,
+    functions: Array | None = None,
+    threads: Array | None = None,
+) -> None:
+    """Read a recording once more, and give its events away in batches.
+
+    Parameters
+    ----------
+    source : _core.Trace
+        The recording, opened a second time: it is locked meanwhile, and the tables of `trace` are
+        not.
+    trace : Recorded
+        The recording, of which the functions are known.
+    take : callable
+        Called with each batch, a part of `Trace.events`, and the numbers of its rows there; returns
+        whether it wants more.
+    start, end : int, optional
+        Only events from the one time on and before the other, in ns.
+    kinds : int, optional
+        Only events of these kinds, a bit each.
+    functions, threads : array of bool, optional
+        Only events of these rows of `functions` and `threads`.
+    """
+    known = [of.name for of in described("events") if of.name not in ("event", "name")]
+    every = (1 << 128) - 1 if kinds is None else kinds
+
+    def give(columns: dict[str, Array]) -> bool:
+        batch = cast("Recorded", _Batch(trace, columns))
+        return take(events_table(batch), columns["row"])
+
+    source.rows(
+        _ALL_TIMES.min if start is None else start,
+        _ALL_TIMES.max if end is None else end,
+        every,
+        None if functions is None else functions.astype(np.uint8).tobytes(),
+        None if threads is None else threads.astype(np.uint8).tobytes(),
+        (*known, "kind", *(["word"] if trace._facts["kinds"] >> NUMBERS["FLOW"] & 1 else [])),
+        give,
+    )

@@ -1,0 +1,145 @@
+/* Trace.rows(): chosen rows of the table of events, batch by batch (event_rows.h). */
+#include "event_rows.h"
+
+#include "arrays.h"
+#include "kinds.h"
+#include "of_trace.h"
+#include "trace_object.h"
+
+/* survey(): reads the recording once, if nothing did: then its facts, threads and functions are known. */
+PyObject *
+ep_py_trace_survey(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    ep_status status = EP_OK;
+    ep_error error = {.text = ""};
+    if (!self->trace.has_functions) {
+        EP_PY_WITHOUT_GIL(
+            self, status = ep_fold_trace(&self->trace, NULL, 0, false, "reading the file", &error));
+    }
+    if (status != EP_OK) {
+        return ep_py_raise_io(status, &error, self->path);
+    }
+    Py_RETURN_NONE;
+}
+
+/* What gives batches to Python. */
+typedef struct taker {
+    PyObject *take, *columns;    /* borrowed: the callable; a tuple of names of columns */
+    PyThreadState *thread;       /* of the caller, who has given back the GIL */
+} taker;
+
+/* A fresh array. */
+static PyObject *
+column_array(const ep_trace *rows, const ep_column *column)
+{
+    void *data;
+    size_t count = ep_column_count(rows, column);
+    PyObject *array = ep_py_array(count, column->type, &data);
+    if (array != NULL) {
+        ep_column_fill(rows, column, data);
+    }
+    return array;
+}
+
+/* Fails: NULL, exception set. */
+static PyObject *
+batch_object(const taker *to, const ep_trace *rows, const int64_t *numbers)
+{
+    PyObject *batch = PyDict_New();
+    void *data;
+    PyObject *row = ep_py_array(rows->decoded.columns.count, EP_TYPE_INT64, &data);
+    if (row != NULL) {
+        memcpy(data, numbers, rows->decoded.columns.count * sizeof *numbers);
+    }
+    bool failed = batch == NULL || row == NULL || PyDict_SetItemString(batch, "row", row) < 0;
+    Py_XDECREF(row);
+    for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(to->columns); i++) {
+        PyObject *name = PyTuple_GET_ITEM(to->columns, i);
+        const ep_column *column = ep_column_find(EP_TABLE_EVENTS, PyUnicode_AsUTF8(name));
+        PyObject *array = column_array(rows, column);
+        failed = array == NULL || PyDict_SetItem(batch, name, array) < 0;
+        Py_XDECREF(array);
+    }
+    if (failed) {
+        Py_CLEAR(batch);
+    }
+    return batch;
+}
+
+static bool
+take(void *context, const ep_trace *rows, const int64_t *numbers)
+{
+    taker *to = context;
+    PyEval_RestoreThread(to->thread);
+    PyObject *batch = batch_object(to, rows, numbers);
+    PyObject *wants_more = batch != NULL ? PyObject_CallOneArg(to->take, batch) : NULL;
+    bool goes_on = wants_more != NULL && PyObject_IsTrue(wants_more) == 1;
+    Py_XDECREF(batch);
+    Py_XDECREF(wants_more);
+    to->thread = PyEval_SaveThread();
+    return goes_on;
+}
+
+/* Fails: -1, exception set. */
+static int
+check_columns(PyObject *columns)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(columns); i++) {
+        PyObject *name = PyTuple_GET_ITEM(columns, i);
+        const char *word = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+        if (word == NULL || ep_column_find(EP_TABLE_EVENTS, word) == NULL) {
+            PyErr_Clear();    /* of surrogates */
+            PyErr_Format(PyExc_KeyError, "events has no column %R", name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* rows(start, end, kinds, functions, threads, columns, take): calls `take` with a dict of arrays, the
+ * columns and `row`, for each batch of the events that were chosen, until it returns false. functions,
+ * threads: a byte for each row of their tables, 1: chosen; None: all. `take` may not use this trace: it is
+ * locked. */
+PyObject *
+ep_py_trace_rows(PyObject *object, PyObject *args)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    taker to = {0};
+    ep_event_rows rows;
+    ep_event_rows_open(&rows);
+    Py_buffer functions = {0}, threads = {0};
+    long long start, end;
+    if (!PyArg_ParseTuple(args, "LLO&z*z*O!O:rows", &start, &end, ep_py_kinds_from, &rows.choice.kinds,
+                          &functions, &threads, &PyTuple_Type, &to.columns, &to.take)) {
+        return NULL;
+    }
+    ep_status status = EP_ARGUMENT;
+    ep_error error = {.text = ""};
+    if (check_columns(to.columns) == 0) {
+        rows.choice.from_ns = start;
+        rows.choice.to_ns = end;
+        rows.choice.functions = functions.buf;
+        rows.choice.function_count = (size_t)functions.len;
+        rows.choice.threads = threads.buf;
+        rows.choice.thread_count = (size_t)threads.len;
+        rows.take = take;
+        rows.context = &to;
+        ep_fold *fold = &rows.fold;
+        to.thread = PyEval_SaveThread();
+        ep_py_trace_lock(self);
+        status = ep_fold_trace(&self->trace, &fold, 1, false, "reading events", &error);
+        ep_py_parts gone = ep_py_trace_unlock(self);
+        PyEval_RestoreThread(to.thread);
+        ep_py_parts_drop(gone);
+    }
+    status = rows.stopped && status == EP_STATE ? EP_OK : status;
+    rows.fold.type->clear(&rows.fold);
+    PyBuffer_Release(&functions);
+    PyBuffer_Release(&threads);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    return status == EP_OK ? Py_NewRef(Py_None) : ep_py_raise_io(status, &error, self->path);
+}
