@@ -10,6 +10,9 @@
  * that place is kept beyond the slice, for the newest EP_HANDLING_MAX generators. Limitation: it is kept
  * too long if a later slice has handled the exception.
  *
+ * On 3.11 the frames are those of slices after which a generator that delegates may go on without a report:
+ * the slow half sees the end of such a slice, and adds the begin of the next one.
+ *
  * Slices are nested like calls, but not those of different greenlets. There is room for EP_THROWN_MAX. If
  * there are more, the outermost are only counted, and so many unwinds are taken for theirs. */
 #include <string.h>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import signal
@@ -241,6 +242,91 @@ def test_an_exception_that_leaves_a_later_slice_ends_it(backend):
     assert names(recorder.trace).count("suspends_in_exit") == 9
 
 
+def handles():
+    with contextlib.suppress(KeyError, GeneratorExit):
+        yield
+
+
+def delegates_on():
+    yield from handles()
+    work()
+    yield from handles()
+    work()
+    yield
+
+
+def delegates_on_from_two():
+    yield from delegates_on()
+    work()
+
+
+def ends_with_it():
+    yield from handles()
+
+
+def goes_on_from_two():
+    yield from ends_with_it()
+    work()
+
+
+async def handles_in_task():
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(60)
+
+
+async def goes_on_in_task():
+    await handles_in_task()
+    work()
+
+
+async def cancels():
+    task = asyncio.create_task(goes_on_in_task())
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+
+
+def leave_by(how):
+    if how == "task":
+        asyncio.run(cancels())
+    else:
+        generator = how()
+        next(generator)
+        for _ in range(3):
+            with contextlib.suppress(StopIteration, KeyError):
+                generator.throw(KeyError)
+    work()
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, {"exclude": ["*.handles*"]}], ids=str)
+@pytest.mark.parametrize(
+    ("how", "slices"),
+    [
+        (delegates_on, 4),
+        (delegates_on_from_two, 2),
+        (ends_with_it, 2),
+        (goes_on_from_two, 2),
+        ("task", 2),
+    ],
+)
+def test_what_delegates_goes_on_where_the_inner_one_has_handled_the_exception(
+    backend, how, slices, options
+):
+    """3.11 resumes it then without a report."""
+
+    def leave():
+        leave_by(how)
+        work()
+
+    with eventprof.record(**{"memory": False, "backend": backend, **options}) as recorder:
+        leave()
+
+    check(recorder.trace)
+    found, depth = names(recorder.trace), recorder.trace.calls["depth"]
+    assert found.count("goes_on_in_task" if how == "task" else how.__name__) == slices
+    assert depth[len(found) - 1 - found[::-1].index("work")] == depth[found.index("leave")] + 1
+
+
 def test_unwinds_alone_are_all_recorded(backend):
     """The recorder does not ask for throws, on which it depends whether an unwind counts."""
     with eventprof.record(memory=False, events=["unwind"], backend=backend) as recorder:
@@ -382,6 +468,28 @@ def test_a_recorder_starts_in_a_slice_that_was_thrown_into(backend, beside, oute
     # The C call of throw() was open when the recorder started: it may see the end of it.
     check(recorder.trace, unmatched=1)
     assert names(recorder.trace).count("late") == 1
+
+
+def test_a_recorder_starts_in_a_slice_that_handles_what_was_thrown(backend):
+    recorder = eventprof.record(memory=False, backend=backend)
+
+    def late():
+        with contextlib.suppress(KeyError):
+            yield
+        recorder.start()
+        work()
+
+    def leave():
+        generator = inside_two(late)
+        next(generator)
+        generator.throw(KeyError)
+        work()
+
+    leave()
+    recorder.stop()
+
+    check(recorder.trace, unmatched=1)
+    assert "handles_late" in names(recorder.trace)
 
 
 def test_what_a_stop_left_open_is_forgotten(backend):

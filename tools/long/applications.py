@@ -393,10 +393,10 @@ TEXT = (
     "to start, which may not be enough while they are recorded on a busy machine."
 )
 RANDOM = (
-    "Random programs of generators, coroutines and context managers (``test_slices.py --programs 10000``) must have the calls "
-    "around each of their marks that the interpreter's frames have. On 3.11.7 9,999 of 10,000 have. In the other (6074) an "
-    "exception is thrown into a generator that delegates, and 3.11 reports the end of the slice without its begin: verify "
-    "reports an end without a call. It is not mended yet."
+    "Random programs of generators, coroutines and context managers (``test_slices.py --programs 10000``) must have the "
+    "calls around each of their marks that the interpreter's frames have. On 3.11.7 9,999 of 10,000 have. In the other "
+    "(6074) StopIteration is thrown into a generator that delegates to one that has ended, and 3.11 reports the end of "
+    "the slice without its begin: verify reports an end without a call."
 )
 
 

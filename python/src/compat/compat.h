@@ -360,6 +360,26 @@ ep_frame_is_passed(const ep_frame *frame, const ep_frame *inner)
 #endif
 }
 
+/* The frame that the interpreter resumes without a report once the slice of `inner` returns: that of the
+ * generator that delegates to it, through which an exception was thrown. NULL: there is none. An iterator
+ * between the two is not looked through. */
+static inline ep_frame *
+ep_frame_resumed_unreported(ep_frame *inner)
+{
+#if EP_RESUME_MAY_BE_UNREPORTED
+    ep_frame *outer = ep_frame_previous(inner);
+    if (outer == NULL || !ep_frame_is_passed(outer, inner)) {
+        return NULL;
+    }
+    int top = EP_FRAME_FIELD(outer, int, EP_FRAME_STACK_TOP);    /* valid while a generator is suspended */
+    PyObject *const *end = &EP_FRAME_FIELD(outer, PyObject *, EP_FRAME_LOCALS) + top;
+    return end[-1] == ep_frame_generator(inner) ? outer : NULL;
+#else
+    (void)inner;
+    return NULL;
+#endif
+}
+
 /* The interpreter frame behind a frame object. */
 static inline ep_frame *
 ep_frame_of_object(PyFrameObject *frame)

@@ -44,6 +44,9 @@
 #define EP_ENTRY_MAY_RAISE (PY_VERSION_HEX >= 0x030D0000)
 /* The hook marks frames whose begin the interpreter has reported (entry.h). */
 #define EP_ENTRY_IS_MARKED (PY_VERSION_HEX < 0x030C0000)
+/* A generator that delegates goes on without a report where the inner one returns after a throw: before
+ * 3.12 throw() itself pops the inner one, and resumes after the instruction that reports. */
+#define EP_RESUME_MAY_BE_UNREPORTED (PY_VERSION_HEX < 0x030C0000)
 /* A call may unwind whose begin was not reported: what ran at its entry, such as a signal handler,
  * raised. */
 #define EP_UNWINDS_UNREPORTED (PY_VERSION_HEX < 0x030C0000 || PY_VERSION_HEX >= 0x030D0000)

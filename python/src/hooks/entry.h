@@ -81,13 +81,20 @@ ep_py_after_yield(const ep_frame *frame)
 #endif
 
 /* An exception is thrown into a generator. If the generator was suspended at a yield, it unwinds from the
- * RESUME after the yield, at once or when its `finally` and `with` are done. frame: NULL, or its frame. */
+ * RESUME after the yield, at once or when its `finally` and `with` are done. Where another generator goes
+ * on without a report after it, the end of the slice must be seen by the slow half. frame: NULL, or its
+ * frame. */
 static inline void
-ep_py_note_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame)
+ep_py_note_throw(ep_log *log, PyCodeObject *code, ep_frame *frame)
 {
 #if EP_ENTRY_MAY_RAISE
     if (frame != NULL && ep_frame_code(frame) == code && ep_py_stands_at_entry(frame)) {
         ep_log_add_thrown(log, ep_py_thrown_here(frame));
+    }
+#elif EP_RESUME_MAY_BE_UNREPORTED
+    (void)code;
+    if (ep_frame_resumed_unreported(frame) != NULL) {
+        ep_log_add_thrown(log, (ep_thrown){.frame = frame});
     }
 #else
     (void)log;
@@ -104,6 +111,10 @@ ep_py_end_throw(ep_log *log, PyCodeObject *code, const ep_frame *frame, ep_kind 
 #if EP_ENTRY_MAY_RAISE
     return EP_UNLIKELY(log->todo & EP_TODO_THROWN) && frame != NULL && ep_frame_code(frame) == code &&
            ep_log_end_thrown(log, frame, kind == EP_KIND_YIELD ? ep_py_after_yield(frame) : NULL);
+#elif EP_RESUME_MAY_BE_UNREPORTED
+    (void)code;
+    (void)kind;
+    return EP_UNLIKELY(log->todo & EP_TODO_THROWN) && ep_log_end_thrown(log, frame, NULL);
 #else
     (void)log;
     (void)code;

@@ -213,6 +213,106 @@ count_event(PyFrameObject *frame_object, int what, PyObject *argument)
     return EP_LIKELY(done) ? 0 : count_event_slow(frame_object, what, argument);
 }
 
+static void
+put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t id)
+{
+    if (EP_UNLIKELY(ep_gate_asks_calls())) {
+        put_gated(log, ticks, kind, id);
+    } else {
+        ep_log_put(log, ticks, kind, id);
+    }
+}
+
+static void
+put_slow(ep_log *log, uint64_t ticks, PyFrameObject *frame_object, int what, PyObject *argument,
+         bool began_by_throw)
+{
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    if (what >= PyTrace_C_CALL && never_ends(frame, code, argument)) {
+        log->todo |= EP_TODO_HALVES;    /* the fast half does not look at ends */
+        return;
+    }
+    if (!(active_kinds & (what >= PyTrace_C_CALL ? ep_kinds_c : ep_kinds_python))) {
+        if (what == PyTrace_RETURN && ep_footprint_active()) {
+            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
+        }
+        return;
+    }
+    ep_kind begin = what == PyTrace_CALL ? open_kind(code, frame) : EP_KIND_CALL;
+    if (begin == EP_KIND_THROW) {
+        ep_py_note_throw(log, code, frame);
+    }
+    if (EP_UNLIKELY(ep_gate_asks_names()) && !is_wanted(what, code, argument)) {
+        if (what == PyTrace_RETURN && ep_footprint_active()) {
+            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
+        }
+        return;
+    }
+    ep_kind kind;
+    uint32_t id;
+    switch (what) {
+        case PyTrace_CALL:
+            kind = begin;
+            ep_py_mark_entry(frame_object, is_generator(code));
+            id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
+            break;
+        case PyTrace_RETURN:
+            kind = close_kind(code, frame, argument);
+            id = ep_py_code_name(code);
+            leave_frame(log, ticks, frame_object, code, kind);
+            if (kind == EP_KIND_UNWIND && !began_by_throw &&
+                ep_py_begin_was_not_reported(log, code, frame, frame_object)) {
+                return;
+            }
+            if (kind == EP_KIND_YIELD) {
+                ep_py_unmark_entry(frame_object);
+            }
+            break;
+        case PyTrace_C_CALL:
+            kind = EP_KIND_C_CALL;
+            id = ep_py_callee_site(argument, ep_frame_instruction(frame));
+            break;
+        case PyTrace_C_RETURN:
+            kind = EP_KIND_C_RETURN;
+            id = ep_py_callee_name(argument);
+            break;
+        case PyTrace_C_EXCEPTION:
+            kind = EP_KIND_C_EXCEPTION;
+            id = ep_py_callee_name(argument);
+            break;
+        default:
+            return;
+    }
+    bool ends_c_call = what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION;
+    if (EP_UNLIKELY(id == EP_ID_SKIP || (ends_c_call && ep_py_ends_own_call(log, code)))) {
+        return;
+    }
+    ticks = ep_log_not_before(log, ticks);
+    if (what == PyTrace_CALL || what == PyTrace_C_CALL) {
+        ep_py_labels_see(log, ticks);
+    }
+    put(log, ticks, kind, id);
+}
+
+/* A slice begins that the interpreter does not report. */
+static EP_COLD void
+put_resumed(ep_log *log, uint64_t ticks, ep_frame *frame)
+{
+    PyCodeObject *code = ep_frame_code(frame);
+    ep_py_note_throw(log, code, frame);
+    if (!(active_kinds & ep_kinds_python) ||
+        (ep_gate_asks_names() && !is_wanted(PyTrace_CALL, code, NULL))) {
+        return;
+    }
+    uint32_t id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
+    if (id != EP_ID_SKIP) {
+        ticks = ep_log_not_before(log, ticks);
+        ep_py_labels_see(log, ticks);
+        put(log, ticks, EP_KIND_RESUME, id);
+    }
+}
+
 static EP_WITH_FILTERS int
 hook_slow(PyFrameObject *frame_object, int what, PyObject *argument)
 {
@@ -234,74 +334,16 @@ hook_slow(PyFrameObject *frame_object, int what, PyObject *argument)
     if (ep_footprint_active()) {
         take_back_own(log, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
     }
-    bool began_by_throw = what == PyTrace_RETURN &&
-                          ep_py_end_throw(log, code, frame, close_kind(code, frame, argument));
-    if (what >= PyTrace_C_CALL && never_ends(frame, code, argument)) {
-        log->todo |= EP_TODO_HALVES;    /* the fast half does not look at ends */
-        return 0;
+    bool began_by_throw = false;
+    ep_frame *resumed = NULL;
+    if (what == PyTrace_RETURN) {
+        ep_kind kind = close_kind(code, frame, argument);
+        began_by_throw = ep_py_end_throw(log, code, frame, kind);
+        resumed = began_by_throw && kind == EP_KIND_RETURN ? ep_frame_resumed_unreported(frame) : NULL;
     }
-    if (!(active_kinds & (what >= PyTrace_C_CALL ? ep_kinds_c : ep_kinds_python))) {
-        if (what == PyTrace_RETURN && ep_footprint_active()) {
-            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
-        }
-        return 0;
-    }
-    if (EP_UNLIKELY(ep_gate_asks_names()) && !is_wanted(what, code, argument)) {
-        if (what == PyTrace_RETURN && ep_footprint_active()) {
-            leave_frame(log, ticks, frame_object, code, close_kind(code, frame, argument));
-        }
-        return 0;
-    }
-    ep_kind kind;
-    uint32_t id;
-    switch (what) {
-        case PyTrace_CALL:
-            kind = open_kind(code, frame);
-            ep_py_mark_entry(frame_object, is_generator(code));
-            if (kind == EP_KIND_THROW) {
-                ep_py_note_throw(log, code, frame);
-            }
-            id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
-            break;
-        case PyTrace_RETURN:
-            kind = close_kind(code, frame, argument);
-            id = ep_py_code_name(code);
-            leave_frame(log, ticks, frame_object, code, kind);
-            if (kind == EP_KIND_UNWIND && !began_by_throw &&
-                ep_py_begin_was_not_reported(log, code, frame, frame_object)) {
-                return 0;
-            }
-            if (kind == EP_KIND_YIELD) {
-                ep_py_unmark_entry(frame_object);
-            }
-            break;
-        case PyTrace_C_CALL:
-            kind = EP_KIND_C_CALL;
-            id = ep_py_callee_site(argument, ep_frame_instruction(frame));
-            break;
-        case PyTrace_C_RETURN:
-            kind = EP_KIND_C_RETURN;
-            id = ep_py_callee_name(argument);
-            break;
-        case PyTrace_C_EXCEPTION:
-            kind = EP_KIND_C_EXCEPTION;
-            id = ep_py_callee_name(argument);
-            break;
-        default:
-            return 0;
-    }
-    bool ends_c_call = what == PyTrace_C_RETURN || what == PyTrace_C_EXCEPTION;
-    if (EP_UNLIKELY(id == EP_ID_SKIP || (ends_c_call && ep_py_ends_own_call(log, code)))) {
-        return 0;
-    }
-    ticks = ep_log_not_before(log, ticks);
-    if (what == PyTrace_CALL || what == PyTrace_C_CALL) {
-        ep_py_labels_see(log, ticks);
-    }
-    if (EP_UNLIKELY(ep_gate_asks_calls())) {
-        put_gated(log, ticks, kind, id);
-    } else {
-        ep_log_put(log, ticks, kind, id);
+    put_slow(log, ticks, frame_object, what, argument, began_by_throw);
+    if (EP_UNLIKELY(resumed != NULL)) {
+        put_resumed(log, ticks, resumed);
     }
     return 0;
 }

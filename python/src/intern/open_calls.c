@@ -65,14 +65,19 @@ ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_frame *but, size
 void
 ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew)
 {
-#if EP_ENTRY_MAY_RAISE
+#if EP_ENTRY_MAY_RAISE || EP_RESUME_MAY_BE_UNREPORTED
     ep_thrown slices[EP_THROWN_MAX];
     uint32_t count = 0;
     ep_frame *frame = ep_py_sites_usable ? ep_frame_of_program(ep_frame_current(ts)) : NULL;
     for (; frame != NULL && count < EP_THROWN_MAX; frame = ep_frame_previous(frame)) {
+#if EP_RESUME_MAY_BE_UNREPORTED
+        bool may_be = ep_frame_resumed_unreported(frame) != NULL;
+#else
         /* A coroutine has no yield. A frame at its entry is unsettled. */
-        int flags = ep_frame_code(frame)->co_flags;
-        if ((flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) && !ep_frame_is_at_resume(frame)) {
+        bool may_be = (ep_frame_code(frame)->co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) &&
+                      !ep_frame_is_at_resume(frame);
+#endif
+        if (may_be) {
             slices[count++] = (ep_thrown){.frame = frame};
         }
     }
