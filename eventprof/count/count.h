@@ -93,7 +93,7 @@ typedef struct ep_count_view {
     uint64_t lost;            /* calls and blocks that found no memory to be counted in */
     uint64_t unmatched;       /* ends without an open call */
     bool begun;               /* the source has pushed the calls that were open at the start */
-    /* under the lock of count_parts.h */
+    /* under ep_count_mutex (count_parts.h) */
     ep_counter *counter;
     struct ep_count_thread *thread;    /* NULL: it ended */
     uint64_t stop_ticks;      /* on the clock of its frames; valid once the counter stopped */

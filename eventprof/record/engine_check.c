@@ -242,7 +242,7 @@ size_of_engine(void)
 void
 ep_engine_check(void)
 {
-    static unsigned calls;    /* under the lock */
+    static unsigned calls;
     if (size_of_engine() > SELDOM && calls++ % SELDOM != 0) {
         return;
     }

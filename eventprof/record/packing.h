@@ -41,7 +41,7 @@ EP_CHECKED ep_status ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out);
 uint64_t ep_packing_thread_id(void) EP_ENGINE_LOCKED;
 
 /* Ends the thread. Jobs stay; the next ep_packing_add() starts it again. */
-void ep_packing_pause(void) EP_ENGINE_LOCKED EP_ENGINE_LOCKED;
+void ep_packing_pause(void) EP_ENGINE_LOCKED;
 
 /* Around fork(). */
 void ep_packing_before_fork(void) EP_ENGINE_LOCKED;

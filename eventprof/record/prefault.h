@@ -36,21 +36,20 @@ uint64_t ep_prefault_thread_id(void) EP_ENGINE_LOCKED;
 void ep_prefault_stop(void);
 
 /* Ends the thread and keeps the ready chunks. ep_prefault_take() and ep_prefault_go_on() start it again. */
-void ep_prefault_pause(void) EP_ENGINE_LOCKED EP_ENGINE_LOCKED EP_ENGINE_LOCKED;
+void ep_prefault_pause(void) EP_ENGINE_LOCKED;
 
 /* As ep_prefault_stop(). From now on ready chunks are slots of the file; NULL: memory. */
 void ep_prefault_use_file(ep_file *file) EP_ENGINE_LOCKED;
 
 /* Starts a thread that blocks all signals but SIGBUS. False: the system refuses. */
 bool ep_prefault_start_thread(pthread_t *thread, void *(*run)(void *));
-/* thread_id, while the thread is running, else 0; both are read under the lock. */
-uint64_t ep_prefault_id_of_running(ep_mutex *lock, const bool *running, const uint64_t *thread_id);
+
 /* Waits until the kernel has forgotten a thread that was joined, before a fork: os.fork() counts the
  * process's threads. thread_id: 0, nothing to do; it becomes 0. */
 void ep_prefault_await_end(uint64_t *thread_id);
 
 /* Around fork(). */
-void ep_prefault_before_fork(void) EP_ENGINE_LOCKED EP_ENGINE_LOCKED;
+void ep_prefault_before_fork(void) EP_ENGINE_LOCKED;
 void ep_prefault_after_fork(void) EP_ENGINE_LOCKED;
 
 #endif

@@ -272,7 +272,7 @@ ep_log_on_thread_exit(void *value)
     ep_engine_unlock();
 }
 
-static uint32_t todo_at_birth;    /* under the engine's lock */
+static uint32_t todo_at_birth EP_GUARDED_BY(ep_engine_mutex);
 
 void
 ep_engine_set_todo(uint32_t todo)

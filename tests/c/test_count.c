@@ -439,12 +439,12 @@ static _Atomic bool has_lock, may_give_lock_back;
 static void *
 hold_lock(void *unused)
 {
-    pthread_mutex_lock(&ep_counting.lock);
+    ep_mutex_lock(&ep_count_mutex);
     atomic_store(&has_lock, true);
     while (!atomic_load(&may_give_lock_back)) {
         sched_yield();
     }
-    pthread_mutex_unlock(&ep_counting.lock);
+    ep_mutex_unlock(&ep_count_mutex);
     return unused;
 }
 

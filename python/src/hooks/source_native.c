@@ -273,13 +273,13 @@ typedef struct mapping {
     uintptr_t start, end;
 } mapping;
 
-/* Mappings that were recorded and not unmapped, in order of address. Under the engine's lock, which a
- * fork waits for and under which nothing is recorded. */
-static mapping mappings[PAGES_MAX];
-static size_t mapping_count;
+/* Mappings that were recorded and not unmapped, in order of address. A fork waits for the engine's lock, and
+ * under it nothing is recorded. */
+static mapping mappings[PAGES_MAX] EP_GUARDED_BY(ep_engine_mutex);
+static size_t mapping_count EP_GUARDED_BY(ep_engine_mutex);
 
 /* The index of the first mapping that ends above `at`. */
-static size_t
+static EP_ENGINE_LOCKED size_t
 mapping_above(uintptr_t at)
 {
     size_t low = 0, high = mapping_count;
@@ -300,7 +300,7 @@ typedef struct page_change {
     bool done;
 } page_change;
 
-static void
+static EP_ENGINE_LOCKED void
 add_mapping(mapping added)
 {
     size_t at = mapping_above(added.start);
@@ -309,7 +309,7 @@ add_mapping(mapping added)
     mapping_count += 1;
 }
 
-static void
+static EP_ENGINE_LOCKED void
 add_asked(void *context)
 {
     page_change *change = context;
@@ -319,7 +319,7 @@ add_asked(void *context)
     }
 }
 
-static void
+static EP_ENGINE_LOCKED void
 remove_at(size_t at)
 {
     mapping_count -= 1;
@@ -328,7 +328,7 @@ remove_at(size_t at)
 
 /* Takes the next mapping that shares pages with the range out of the table, and puts back what remains of
  * it. */
-static void
+static EP_ENGINE_LOCKED void
 cut_asked(void *context)
 {
     page_change *change = context;
@@ -349,7 +349,7 @@ cut_asked(void *context)
 }
 
 /* Takes the mapping that is exactly the range that was asked for, if there is one. */
-static void
+static EP_ENGINE_LOCKED void
 take_asked(void *context)
 {
     page_change *change = context;
@@ -361,7 +361,7 @@ take_asked(void *context)
     }
 }
 
-static void
+static EP_ENGINE_LOCKED void
 forget_all(void *unused)
 {
     (void)unused;
