@@ -196,7 +196,7 @@ def test_shift_drag_on_memory_tells_kept_from_freed(shown, trace):
             holder[chosen], weights=size[chosen], minlength=len(trace.functions)
         )
     found = shown.run(
-        "(({app: {functions: f}}) => Object.fromEntries(f.columns().map((c) => [c.key, [...c.of].slice(0, -1)])))(eventprofPage)"
+        "(({app: {functions: f}}) => Object.fromEntries(f.columns().map((c) => [c.key, [...c.values].slice(0, -1)])))(eventprofPage)"
     )
     for name, sums in wanted.items():
         assert found[name] == sums.tolist(), name
