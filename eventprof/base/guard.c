@@ -22,6 +22,8 @@ typedef struct guarded {
 
 /* For adding and removing files; the handler does not take it. */
 static ep_mutex lock = EP_MUTEX_INIT;
+#define TAKES_LOCK EP_ACQUIRES(lock)
+#define GIVES_LOCK EP_RELEASES(lock)
 
 static struct {
     int count EP_GUARDED_BY(lock);
@@ -241,14 +243,14 @@ ep_guard_was_hit(int number)
     return number >= 0 && atomic_load_explicit(&guard.files[number].hit, memory_order_relaxed);
 }
 
-EP_ACQUIRES(lock)
-void ep_guard_before_fork(void)
+TAKES_LOCK void
+ep_guard_before_fork(void)
 {
     ep_mutex_lock(&lock);
 }
 
-EP_RELEASES(lock)
-void ep_guard_after_fork(void)
+GIVES_LOCK void
+ep_guard_after_fork(void)
 {
     ep_mutex_unlock(&lock);
 }
@@ -275,8 +277,8 @@ ep_guard_was_hit(int number)
     return false;
 }
 
-EP_ACQUIRES(lock)
-void ep_guard_before_fork(void)
+void
+ep_guard_before_fork(void)
 {
 }
 

@@ -1,8 +1,9 @@
 /* Locks, and the words by which clang checks what they protect.
  *
  *   static ep_mutex lock = EP_MUTEX_INIT;
+ *   #define LOCKED EP_REQUIRES(lock)
  *   static size_t count EP_GUARDED_BY(lock);    read and written with the lock alone
- *   static void add_locked(void) EP_REQUIRES(lock);
+ *   static LOCKED void add(void);               called with the lock alone
  *
  * ./dev lint compiles with clang's -Wthread-safety and -Werror; for gcc the words are empty. Of a struct
  * whose fields a lock protects the lock is a variable beside it, because in C a field cannot name another
@@ -29,8 +30,6 @@
 #define EP_RELEASES(...) EP_THREAD_SAFETY(release_capability(__VA_ARGS__))
 /* A function: it takes the lock if it returns true. */
 #define EP_TRY_ACQUIRES(...) EP_THREAD_SAFETY(try_acquire_capability(true, __VA_ARGS__))
-/* A function: its caller does not have the lock. */
-#define EP_EXCLUDES(...) EP_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
 /* A function that is not checked; a comment says why it may do what it does. */
 #define EP_NOT_CHECKED EP_THREAD_SAFETY(no_thread_safety_analysis)
 

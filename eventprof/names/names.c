@@ -34,6 +34,9 @@ _Atomic(ep_index *) ep_name_index, ep_site_index;
 /* In a child of a bare system call another thread may have had it: functions fail there as without
  * memory. */
 static ep_mutex lock = EP_MUTEX_INIT;
+#define LOCKED EP_REQUIRES(lock)
+#define TAKES_LOCK EP_ACQUIRES(lock)
+#define GIVES_LOCK EP_RELEASES(lock)
 static pages names = {.entry_bytes = sizeof(ep_name)};
 static pages sites = {.entry_bytes = sizeof(ep_site)};
 static pages strings = {.entry_bytes = sizeof(string_entry)};
@@ -65,7 +68,8 @@ entry_count(const pages *holder)
 }
 
 /* Room for one more at index count. Fails: NULL (no memory, or no ids left). */
-static EP_REQUIRES(lock) void *next_entry(pages *holder)
+static LOCKED void *
+next_entry(pages *holder)
 {
     size_t id = atomic_load_explicit(&holder->count, memory_order_relaxed);
     if (id > EP_PAYLOAD_MAX) {
@@ -79,8 +83,8 @@ static EP_REQUIRES(lock) void *next_entry(pages *holder)
 }
 
 /* Makes the entry that next_entry() gave visible. Returns: its id. */
-static EP_REQUIRES(lock) uint32_t
-    publish_entry(pages *holder)
+static LOCKED uint32_t
+publish_entry(pages *holder)
 {
     return (uint32_t)atomic_fetch_add_explicit(&holder->count, 1, memory_order_release);
 }
@@ -142,7 +146,8 @@ insert_key(ep_index *index, uint32_t id, uintptr_t a, uintptr_t b)
 #define RETIRED ((uintptr_t)1)
 
 /* Room for a key of `id`. Fails: NULL. */
-static EP_REQUIRES(lock) ep_index *index_with_room(_Atomic(ep_index *) *holder, uint32_t id)
+static LOCKED ep_index *
+index_with_room(_Atomic(ep_index *) *holder, uint32_t id)
 {
     ep_index *old = atomic_load_explicit(holder, memory_order_relaxed);
     if (id < old->capacity) {
@@ -189,7 +194,8 @@ has_text(const void *entries, size_t id, const void *key)
 }
 
 /* Room in the index for one more string. Fails: false. */
-static EP_REQUIRES(lock) bool reserve_string(void)
+static LOCKED bool
+reserve_string(void)
 {
     size_t before = ep_hash_index_bytes(&strings_by_text);
     bool has_room = ep_hash_index_reserve(&strings_by_text, hash_of_string, &strings);
@@ -198,7 +204,8 @@ static EP_REQUIRES(lock) bool reserve_string(void)
     return has_room;
 }
 
-static EP_REQUIRES(lock) char *copy_text(ep_text text)
+static LOCKED char *
+copy_text(ep_text text)
 {
     if (text.bytes > arena_left) {
         size_t bytes = text.bytes > ARENA_BYTES / 8 ? text.bytes : ARENA_BYTES;
@@ -251,8 +258,8 @@ tell_site(uint32_t id)
 }
 
 /* Fails: EP_STRING_NONE. */
-static EP_REQUIRES(lock) uint32_t
-    intern_string(ep_text text)
+static LOCKED uint32_t
+intern_string(ep_text text)
 {
     if (text.at == NULL || text.bytes > UINT32_MAX) {
         return EP_STRING_NONE;
@@ -334,7 +341,8 @@ ep_names_init(void)
     return EP_OK;
 }
 
-static EP_REQUIRES(lock) void describe(ep_name *name, const ep_name_text *text)
+static LOCKED void
+describe(ep_name *name, const ep_name_text *text)
 {
     name->qualname = intern_string(text->qualname);
     name->module = intern_string(text->module);
@@ -562,14 +570,14 @@ ep_names_bytes(void)
     return atomic_load_explicit(&bytes_held, memory_order_relaxed);
 }
 
-EP_ACQUIRES(lock)
-void ep_names_before_fork(void)
+TAKES_LOCK void
+ep_names_before_fork(void)
 {
     ep_mutex_lock(&lock);
 }
 
-EP_RELEASES(lock)
-void ep_names_after_fork(void)
+GIVES_LOCK void
+ep_names_after_fork(void)
 {
     ep_mutex_unlock(&lock);
 }
@@ -578,7 +586,8 @@ void ep_names_after_fork(void)
 
 #ifdef EP_CHECKS
 
-static EP_REQUIRES(lock) void check_strings(void)
+static LOCKED void
+check_strings(void)
 {
     size_t used = strings_by_text.used;
     ep_hash_index_check(&strings_by_text, hash_of_string, &strings);

@@ -20,6 +20,8 @@ typedef struct job {
 } job;
 
 static ep_mutex lock = EP_MUTEX_INIT;
+#define TAKES_LOCK EP_ACQUIRES(lock)
+#define GIVES_LOCK EP_RELEASES(lock)
 static pthread_cond_t has_job = PTHREAD_COND_INITIALIZER;    /* the thread waits for jobs */
 static pthread_cond_t has_packed = PTHREAD_COND_INITIALIZER;    /* ep_packing_wait() waits for the thread */
 
@@ -412,8 +414,7 @@ ep_packing_unpack(const ep_chunk *chunk, ep_chunk **out)
 
 /* ---- Fork ------------------------------------------------------------------------------------ */
 
-EP_ACQUIRES(lock)
-void
+TAKES_LOCK void
 ep_packing_before_fork(void)
 {
     join_thread();
@@ -421,8 +422,7 @@ ep_packing_before_fork(void)
     ep_prefault_await_end(&packing.thread_id);
 }
 
-EP_RELEASES(lock)
-void
+GIVES_LOCK void
 ep_packing_after_fork(void)
 {
     ep_mutex_unlock(&lock);

@@ -23,6 +23,9 @@ static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 /* Held by the one caller that joins the thread; taken before the other lock. */
 static ep_mutex join_lock = EP_MUTEX_INIT;
 static ep_mutex lock = EP_MUTEX_INIT;
+#define LOCKED EP_REQUIRES(lock)
+#define TAKES_LOCK EP_ACQUIRES(lock)
+#define GIVES_LOCK EP_RELEASES(lock)
 static pthread_cond_t wake;
 
 static struct {
@@ -128,7 +131,8 @@ ep_prefault_await_end(uint64_t *thread_id)
     }
 }
 
-static EP_REQUIRES(lock) void start_thread(void)
+static LOCKED void
+start_thread(void)
 {
     (void)pthread_once(&wake_once, make_wake);
     prefault.ending = false;
@@ -183,7 +187,8 @@ ep_prefault_thread_id(void)
 }
 
 /* Ends the thread. */
-static EP_ACQUIRES(lock) void join_thread_and_lock(void)
+static TAKES_LOCK void
+join_thread_and_lock(void)
 {
     ep_mutex_lock(&join_lock);
     ep_mutex_lock(&lock);
@@ -199,7 +204,8 @@ static EP_ACQUIRES(lock) void join_thread_and_lock(void)
     ep_mutex_unlock(&join_lock);
 }
 
-static EP_REQUIRES(lock) void free_ready(void)
+static LOCKED void
+free_ready(void)
 {
     while (prefault.count > 0) {
         ep_os_unmap(prefault.ready[--prefault.count], EP_CHUNK_BYTES);
@@ -230,16 +236,14 @@ ep_prefault_use_file(ep_file *file)
     ep_mutex_unlock(&lock);
 }
 
-EP_ACQUIRES(lock)
-void
+TAKES_LOCK void
 ep_prefault_before_fork(void)
 {
     join_thread_and_lock();
     ep_prefault_await_end(&prefault.thread_id);
 }
 
-EP_RELEASES(lock)
-void
+GIVES_LOCK void
 ep_prefault_after_fork(void)
 {
     ep_mutex_unlock(&lock);

@@ -10,6 +10,7 @@
 /* Taken after all others but those of texts and of files. Nobody holds it at a fork: who copies samples
  * holds the engine's lock, and the helper thread has ended. */
 static ep_mutex lock = EP_MUTEX_INIT;
+#define LOCKED EP_REQUIRES(lock)
 
 static struct {
     ep_resident *samples;    /* room for EP_RESIDENT_MAX samples; mapped once, never unmapped */
@@ -37,7 +38,8 @@ ep_resident_now(void)
     return now;
 }
 
-static EP_REQUIRES(lock) void add_sample(ep_resident sample)
+static LOCKED void
+add_sample(ep_resident sample)
 {
     if (resident.samples == NULL) {
         resident.samples = ep_os_map(EP_RESIDENT_MAX * sizeof *resident.samples);

@@ -435,6 +435,8 @@ _Atomic(ep_file *) ep_file_of_texts;
 static _Thread_local ep_file *other_file_of_texts;
 /* While it is held, the file stays open; taken before the file's own lock. */
 static ep_mutex texts_lock = EP_MUTEX_INIT;
+#define TAKES_LOCK EP_ACQUIRES(texts_lock)
+#define GIVES_LOCK EP_RELEASES(texts_lock)
 
 /* Seals the slot of texts with its length and sum, and unmaps it. */
 static void
@@ -612,16 +614,14 @@ ep_file_end_texts(void)
     set_file_of_texts(NULL);
 }
 
-EP_ACQUIRES(texts_lock)
-void
+TAKES_LOCK void
 ep_file_before_fork(void)
 {
     ep_mutex_lock(&texts_lock);
     ep_guard_before_fork();
 }
 
-EP_RELEASES(texts_lock)
-void
+GIVES_LOCK void
 ep_file_after_fork(bool child)
 {
     ep_guard_after_fork();
