@@ -102,11 +102,7 @@ def assert_same_rows(path, decoded):
     """Batches of the table of events are the table."""
     passed, batches = eventprof.open(path), []
     passed._core.survey()
-    read_events(
-        eventprof.open(path)._core,
-        passed,
-        lambda rows, numbers: batches.append((rows, numbers)) or True,
-    )
+    read_events(passed, lambda rows, numbers: batches.append((rows, numbers)) or True)
 
     assert np.array_equal(
         np.concatenate([numbers for _, numbers in batches]), np.arange(len(decoded.events))

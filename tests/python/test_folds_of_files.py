@@ -216,6 +216,8 @@ BOUNDED = [
     ["flamegraph", "-f", "-o", "graph.html"],
     ["flamegraph", "-f", "-o", "graph.svg"],
     ["heatmap", "-f", "-o", "heat.html"],
+    exports("csv", "--table", "events", "--function", "leaf"),
+    exports("jsonl", "--table", "events", "--between", "10ms", "50ms"),
     ["events", "--limit", "50"],
     ["events", "--last", "50", "--json"],
     ["events", "--from", "10ms", "--to", "11ms", "--csv"],

@@ -41,7 +41,8 @@ class Format(NamedTuple):
         Whether the format needs a file by name. Such a format cannot be written to a pipe.
     tree : str
         "shared" or "threads": all that it writes is in the tree of calls, which threads share, or
-        which has a node for each. Then nothing else is read. "": it writes rows.
+        which has a node for each. Then nothing else is read. "functions": it writes rows, of the
+        table of events while they are read. "": it needs columns.
     """
 
     module: str
@@ -71,9 +72,10 @@ FORMATS = {
                     tree="threads"),
     "pstats": Format("pstats", (".pstats", ".prof"), "pstats, SnakeViz, gprof2dot",
                      tree="shared"),
-    "csv": Format("csv_rows", (".csv",), "comma-separated values of one table", "table"),
+    "csv": Format("csv_rows", (".csv",), "comma-separated values of one table", "table",
+                  tree="functions"),
     "jsonl": Format("jsonl", (".jsonl", ".ndjson"), "one table, one object in each line",
-                    "table"),
+                    "table", tree="functions"),
     "parquet": Format("parquet", (".parquet",), "one table as Parquet; needs pyarrow", "table"),
     "arrow": Format("arrow", (".arrow", ".feather"), "one table as Arrow IPC; needs pyarrow",
                     "table"),
@@ -186,9 +188,11 @@ def export(
         _checked("weight", weight, WEIGHTS, "", known, word),
     )
     chosen = bool(threads or functions or own)
-    needed = tree_of(known, weight, chosen=chosen, cut=between is not None)
-    if needed:
-        # Facts about the recording are known after this pass; before it, columns are made for them.
+    needed = pass_of(known, weight or table, chosen=chosen, cut=between is not None)
+    # Facts about the recording are known after this pass; before it, columns are made for them.
+    if needed == "functions":
+        trace._core.survey()
+    elif needed:
         _ = trace._thread_tree if needed == "threads" else trace._tree
     imported = trace.metadata.get("imported") or {}
     if "events" in imported.get("lacks", ()) and known.takes != "table" and not known.path:
@@ -216,15 +220,15 @@ def export(
     return options.notes
 
 
-def tree_of(known: Format, weight: str | None, *, chosen: bool, cut: bool) -> str:
-    """Return which tree of calls is all that an export reads.
+def pass_of(known: Format, what: str | None, *, chosen: bool, cut: bool) -> str:
+    """Return what is all that an export needs before it reads events.
 
     Parameters
     ----------
     known : Format
         The format.
-    weight : str or None
-        The chosen weight, one of `WEIGHTS`.
+    what : str or None
+        The chosen weight or table.
     chosen : bool
         Only calls of some threads or functions are wanted.
     cut : bool
@@ -233,10 +237,12 @@ def tree_of(known: Format, weight: str | None, *, chosen: bool, cut: bool) -> st
     Returns
     -------
     str
-        As `Format.tree`. "": it needs columns.
+        As `Format.tree`.
     """
+    if known.tree == "functions":
+        return known.tree if what == "events" else ""
     # With a weight, a format of calls has its sums by stack and thread.
-    tree = known.tree or ("threads" if weight else "")
+    tree = known.tree or ("threads" if known.takes == "weight" and what else "")
     if cut or not tree:
         return ""
     return "threads" if chosen else tree

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
+from ..tables.batches import in_batches
 from ._view import AT_A_TIME, Texts
 
 if TYPE_CHECKING:
     from ..tables.column import Column
     from ..tables.table import Table
+    from ._view import View
 
 
-def render(
-    table: Table,
-    before: list[bytes],
-    after: bytes,
-    null: bytes,
-    text: Callable[[str], bytes],
-    progress: Callable[[int, int], None] | None = None,
-) -> Iterator[bytes]:
-    """Yield the rows of a table as text, a part at a time.
+class Row(NamedTuple):
+    """How a row is written.
 
-    Parameters
+    Attributes
     ----------
-    table : Table
-        The table.
     before : list of bytes
         The text before the value of each column.
     after : bytes
@@ -37,10 +30,27 @@ def render(
         The text for an unknown value.
     text : callable
         Encodes a text value.
-    progress : callable, optional
-        Called with the rows that are done and the number of all rows.
     """
-    columns = [_column(column, null, text) for column in table._columns.values()]
+
+    before: list[bytes]
+    after: bytes
+    null: bytes
+    text: Callable[[str], bytes]
+
+
+def write_rows(view: View, out: IO[bytes], name: str, row: Row) -> None:
+    """Write the chosen rows of a table as text, and report the progress."""
+    in_parts = name == "events" and in_batches(view.trace)
+
+    def take(table: Table) -> None:
+        for rows in _render(table, row, None if in_parts else view.progress):
+            out.write(rows)
+
+    view.each_part(name, take)
+
+
+def _render(table: Table, row: Row, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
+    columns = [_column(column, row.null, row.text) for column in table._columns.values()]
     # The text of a row is several hundred bytes.
     step = max(AT_A_TIME // 4, 1)
     for first in range(0, len(table), step):
@@ -48,10 +58,10 @@ def render(
             progress(first, len(table))
         rows = slice(first, min(first + step, len(table)))
         parts: list[Any] = []
-        for prefix, column in zip(before, columns, strict=True):
+        for prefix, column in zip(row.before, columns, strict=True):
             parts.append(prefix)
             parts.append(column(rows))
-        parts.append(after)
+        parts.append(row.after)
         yield _core.render_rows(rows.stop - rows.start, tuple(parts))
 
 

@@ -14,6 +14,7 @@ from .. import _core
 from .._words import printable
 from ..answers.functions import matching, no_match
 from ..answers.own import find_own
+from ..tables.batches import in_batches, read_events
 from ..tables.loss import loss_of_others
 from ..tables.processes import is_thread, process_of_threads
 
@@ -602,6 +603,47 @@ class View:
                 self.progress(before + first, len(table) if total is None else total)
             yield table[first : first + rows]
 
+    def each_part(self, name: str, take: Callable[[Table], object]) -> None:
+        """Call a function with the chosen rows of a table: events of a file come in parts.
+
+        Parameters
+        ----------
+        name : str
+            The table.
+        take : callable
+            Called with each part; not, if there are no rows.
+        """
+        if name != "events" or not in_batches(self.trace):
+            take(self.table(name))
+            return
+        start, end = self.between or (None, None)
+        total = self.trace._facts["events"]
+
+        def give(rows: Table, numbers: Array) -> bool:
+            if self.progress is not None:
+                self.progress(int(numbers[0]), total)
+            take(rows)
+            return True
+
+        read_events(
+            self.trace,
+            give,
+            start=start,
+            end=end,
+            functions=self._wanted if self._globs or self._own else None,
+            threads=self.thread_mask if self._threads else None,
+        )
+
+    @property
+    def _wanted(self) -> Array:
+        """A mask of the chosen functions."""
+        wanted = np.ones(len(self.trace.functions), bool)
+        if self._globs:
+            wanted &= _matching(self.trace, self._globs)
+        if self._own:
+            wanted &= self._own_functions[:-1]
+        return wanted
+
     def table(self, name: str) -> Table:
         """Return the chosen rows of a table of the trace."""
         found: Table = getattr(self.trace, name)
@@ -615,12 +657,7 @@ class View:
         if self.between is not None and ("time" in found or "start" in found):
             mask &= self.times(np.asarray(found["time" if "time" in found else "start"]))
         if (self._globs or self._own) and "function" in found:
-            wanted = np.ones(len(self.trace.functions), bool)
-            if self._globs:
-                wanted &= _matching(self.trace, self._globs)
-            if self._own:
-                wanted &= self._own_functions[:-1]
-            mask &= np.append(wanted, False)[np.ma.filled(found["function"], -1)]
+            mask &= np.append(self._wanted, False)[np.ma.filled(found["function"], -1)]
         return found[np.flatnonzero(mask)]
 
 

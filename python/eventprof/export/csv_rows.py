@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import IO, TYPE_CHECKING
 
 from .._words import escaped
-from ._rows import render
+from ._rows import Row, write_rows
 from ._view import utf8
 
 if TYPE_CHECKING:
@@ -18,11 +19,10 @@ _FORMULA = ("=", "+", "-", "@")
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the table with a heading."""
-    table = view.table(options.table)
-    out.write(b",".join(map(cell, table.columns)) + b"\n")  # labels have names of the program's
-    before = [b"" if column == 0 else b"," for column in range(len(table.columns))]
-    for rows in render(table, before, b"\n", b"", cell, view.progress):
-        out.write(rows)
+    columns = getattr(view.trace, options.table).columns
+    out.write(b",".join(map(cell, columns)) + b"\n")  # labels have names of the program's
+    before = [b"" if column == 0 else b"," for column in range(len(columns))]
+    write_rows(view, out, options.table, Row(before, b"\n", b"", cache(cell)))
 
 
 def cell(text: str) -> bytes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import IO, TYPE_CHECKING
 
-from ._rows import render
+from ._rows import Row, write_rows
 from ._view import json_text
 
 if TYPE_CHECKING:
@@ -14,14 +15,13 @@ if TYPE_CHECKING:
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the table."""
-    table = view.table(options.table)
     before = [
         f"{'{' if column == 0 else ','}{json_text(name)}:".encode()
-        for column, name in enumerate(table.columns)
+        for column, name in enumerate(getattr(view.trace, options.table).columns)
     ]
 
+    @cache
     def text(value: str) -> bytes:
         return json_text(value).encode()
 
-    for rows in render(table, before, b"}\n", b"null", text, view.progress):
-        out.write(rows)
+    write_rows(view, out, options.table, Row(before, b"}\n", b"null", text))

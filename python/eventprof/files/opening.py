@@ -113,7 +113,9 @@ def open(
     source = os.fspath(path)
     if follow:
         return Follower(lambda: _open_any(source, process))
-    return _open_any(source, process)
+    trace = _open_any(source, process)
+    trace._again = lambda: _open_any(source, process)._core
+    return trace
 
 
 def _open_any(source: str, process: int | str | None) -> Trace:

@@ -12,7 +12,6 @@ from .kinds import NUMBERS
 from .tables import events_table
 
 if TYPE_CHECKING:
-    from .. import _core
     from ..trace.recorded import Recorded
     from .column import Array
     from .table import Table
@@ -40,8 +39,12 @@ class _Batch:
         return self._columns[name]
 
 
+def in_batches(trace: Recorded) -> bool:
+    """Whether `read_events` can read its events: it is of a file, and has no columns yet."""
+    return trace._again is not None and not trace._core.has_columns()
+
+
 def read_events(
-    source: _core.Trace,
     trace: Recorded,
     take: Callable[[Table, Array], bool],
     *,
@@ -55,11 +58,8 @@ def read_events(
 
     Parameters
     ----------
-    source : _core.Trace
-        The recording, opened a second time: it is locked meanwhile, and the tables of `trace` are
-        not.
     trace : Recorded
-        The recording, of which the functions are known.
+        The recording (`in_batches`), of which the functions are known.
     take : callable
         Called with each batch, a part of `Trace.events`, and the numbers of its rows there; returns
         whether it wants more.
@@ -77,7 +77,9 @@ def read_events(
         batch = cast("Recorded", _Batch(trace, columns))
         return take(events_table(batch), columns["row"])
 
-    source.rows(
+    # The file is opened a second time: what reads it is locked meanwhile.
+    assert trace._again is not None
+    trace._again().rows(
         _ALL_TIMES.min if start is None else start,
         _ALL_TIMES.max if end is None else end,
         every,

@@ -36,6 +36,8 @@ class Facts:
         #: Of a merged trace: gives what is known of its parts once their events were read.
         self._late: Callable[[], Mapping[str, Any]] | None = None
         self._file = file
+        #: Opens its file once more; None: it has none.
+        self._again: Callable[[], _core.Trace] | None = None
 
     @cached_property
     def _facts(self) -> _core._Facts:

@@ -11,6 +11,7 @@ import pytest
 from exported import names_of, text
 from exporting import export, require
 
+import eventprof
 from eventprof.tables import TABLES
 
 pytestmark = pytest.mark.newest
@@ -18,6 +19,28 @@ pytestmark = pytest.mark.newest
 
 def python_rows(table):
     return [tuple(text(x) if isinstance(x, str) else x for x in row) for row in table]
+
+
+@pytest.mark.parametrize("word", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {},
+        {"own": True},
+        {"functions": "*raising"},
+        {"threads": "MainThread"},
+        {"between": (0, 10**6)},
+    ],
+    ids=str,
+)
+def test_events_of_a_file_are_written_while_they_are_read(nasty, tmp_path, word, chosen):
+    nasty.save(tmp_path / "run.epr")
+    trace = eventprof.open(tmp_path / "run.epr")
+
+    of_file = export(trace, tmp_path, word, table="events", **chosen).read_bytes()
+
+    assert not trace._core.has_columns()
+    assert of_file == export(nasty, tmp_path, word, table="events", **chosen).read_bytes()
 
 
 @pytest.mark.parametrize("name", TABLES)

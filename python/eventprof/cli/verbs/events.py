@@ -104,20 +104,20 @@ def run(arguments: argparse.Namespace) -> int:
         if missing:
             print(missing, file=sys.stderr)
         return 0
+    from ...tables.batches import in_batches
+
     trace = load(arguments.file, fold="functions")
     tell_missing(trace, arguments)
-    if trace._core.has_columns():
-        show(trace, trace.events)
-    else:
+    if in_batches(trace):
         _show_batches(arguments.file, trace, _Choice(trace, words, arguments, start, end), writer)
+    else:
+        show(trace, trace.events)
     writer.end(trace)
     return 0
 
 
 def _show_batches(path: str, trace: Trace, choice: _Choice, writer: _Writer) -> None:
     """Print events while they are read."""
-    import eventprof
-
     from ...tables.batches import read_events
 
     def take(events: Table, numbers: Array) -> bool:
@@ -127,7 +127,6 @@ def _show_batches(path: str, trace: Trace, choice: _Choice, writer: _Writer) -> 
 
     with readable(path):
         read_events(
-            eventprof.open(path)._core,
             trace,
             take,
             start=choice.start,

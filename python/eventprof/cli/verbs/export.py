@@ -86,7 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export it."""
     from ...base.output import check
-    from ...export import FORMATS, find_format, tree_of
+    from ...export import FORMATS, find_format, pass_of
 
     between = None
     try:
@@ -111,7 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
     if output != "-":
         check(output, arguments.force)
     chosen = bool(arguments.thread or arguments.function or arguments.own)
-    needed = tree_of(FORMATS[word], arguments.weight, chosen=chosen, cut=between is not None)
+    what = arguments.weight or arguments.table
+    needed = pass_of(FORMATS[word], what, chosen=chosen, cut=between is not None)
     trace = load(arguments.file, fold=needed)
     try:
         with Bar(f"writing {word}") as bar:
