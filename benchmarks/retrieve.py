@@ -133,7 +133,7 @@ def _columns(window: Any, count: int, kinds: str, repeats: int) -> dict[str, Any
     trace = window._capture()
     trace.events("time")
     begin = time.process_time()
-    trace.function_stats()
+    trace.tree(0, True, True)
     seconds["statistics"] = time.process_time() - begin
     return {
         "events": events,

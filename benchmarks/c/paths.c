@@ -15,7 +15,6 @@
 #include "log.h"
 #include "names.h"
 #include "pair.h"
-#include "summary.h"
 
 #define EVENTS ((size_t)1 << 17)
 #define SITES 64
@@ -379,15 +378,6 @@ run_fill_blocks(size_t events)
     must(ep_blocks_fill(&blocks, NULL, 2 * EP_BLOCKS_FLAGS - 1) == EP_OK);
 }
 
-static void
-run_summary(size_t events)
-{
-    (void)events;
-    ep_summary summary;
-    must(ep_summary_functions(&input, &calls, NULL, NULL, &summary) == EP_OK);
-    ep_summary_clear(&summary);
-}
-
 static const struct path {
     const char *name;
     void (*prepare)(size_t events);
@@ -411,7 +401,6 @@ static const struct path {
     {"pair: all columns of calls", paired_calls, run_fill_calls, EVENTS},
     {"pair: blocks", decoded_blocks, run_pair_blocks, EVENTS},
     {"pair: all columns of blocks", paired_blocks, run_fill_blocks, EVENTS},
-    {"summary: functions, calls", paired_calls, run_summary, EVENTS},
 };
 
 static void

@@ -589,7 +589,10 @@ tree_end(ep_fold *fold)
         tree->thread_sums[thread].allocated = tree->threads[thread].allocated;
     }
     finish(tree);
-    return tree->failed ? EP_NOMEM : EP_OK;
+    if (tree->failed) {
+        return EP_NOMEM;
+    }
+    return tree->by_thread ? EP_OK : ep_tree_sum(tree);
 }
 
 static void
@@ -617,6 +620,10 @@ tree_clear(ep_fold *fold)
     free(tree->late);
     free(tree->endings);
     free(tree->gone);
+    free(tree->paths);
+    free(tree->path_of_leaf);
+    free(tree->summed);
+    ep_summary_clear(&tree->functions);
     free(tree->bins);
     free(tree->thread_sums);
     ep_tenure_clocks_clear(&tree->clocks);

@@ -21,6 +21,7 @@
 #include "fold.h"
 #include "hash_index.h"
 #include "live_blocks.h"
+#include "summary.h"
 #include "tenures.h"
 
 #define EP_TREE_NODES_MAX ((size_t)1 << 20)    /* nodes, without those of the open calls */
@@ -100,6 +101,14 @@ typedef struct ep_tree_length {
     uint64_t calls;
 } ep_tree_length;
 
+/* Of a leaf that was folded into "other" and has blocks: a function around it; by_function.h. */
+typedef struct ep_tree_path {
+    uint32_t parent;          /* the path without this function; 0: none */
+    uint32_t node;            /* without a parent: that "other" */
+    int32_t function;
+    bool is_outermost;        /* no node above is of the function */
+} ep_tree_path;
+
 /* What a thread did. */
 typedef struct ep_tree_sums {
     int64_t in_calls;     /* ns */
@@ -122,8 +131,9 @@ typedef struct ep_tree {
     uint64_t folded;          /* nodes that "other" stands for */
     bool with_lengths;        /* set between open and run: `lengths` are asked for */
     bool by_thread;           /* set between open and run: see below */
-    ep_tree_length *lengths;  /* in no order */
+    ep_tree_length *lengths;  /* in no order; after end() by function and bin */
     size_t length_count, length_capacity;
+    ep_summary functions;     /* after end(), if not by_thread: by_function.h; percentiles only with_lengths */
 
     int64_t peak_ns;          /* -1: no block was ever alive */
     uint64_t peak, peak_blocks;
@@ -166,6 +176,13 @@ typedef struct ep_tree {
     ep_tree_gone *gone;             /* by leaf, as far as the array goes; end() adds them to `live` */
     size_t gone_capacity;
     uint64_t domain_gone[EP_DOMAIN_COUNT];
+    ep_tree_path *paths;      /* [0] is none */
+    size_t path_count;
+    uint32_t *path_of_leaf;   /* by leaf, as far as the array goes; 0: none */
+    size_t path_leaf_count;
+    ep_function_stats *summed;      /* of what was folded, by function + 1; [0] is none */
+    size_t summed_capacity;
+    uint64_t summed_epoch;    /* of their `at_peak` */
     uint64_t epoch;
     uint64_t calls_begun;
     size_t bin;               /* the current one of bins */

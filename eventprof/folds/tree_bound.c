@@ -115,6 +115,7 @@ typedef struct rebuilding {
     uint32_t *node_to;        /* new node of each old one */
     uint32_t *leaf_to;
     uint8_t *keep;
+    ep_tree_folding folding;
 } rebuilding;
 
 static EP_CHECKED ep_status
@@ -161,8 +162,9 @@ rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
         ep_tree_leaf *from = touch(tree, (uint32_t)i);
         uint32_t node = r->node_to[from->node];
         bool in_other = tree->places[r->tree.nodes[node].place].function == EP_PLACE_OTHER;
-        uint32_t place = in_other ? other : from->place;
-        uint32_t to = PAIR_FIND(&r->tree.leaf_map, r->tree.leaves, node, place);
+        bool is_pending = r->folding.is_pending[i] != 0;    /* it stays a leaf of its own */
+        uint32_t place = in_other && !is_pending ? other : from->place;
+        uint32_t to = is_pending ? 0 : PAIR_FIND(&r->tree.leaf_map, r->tree.leaves, node, place);
         if (to != 0) {
             fold_leaf(&r->tree.leaves[to - 1], from);
             r->leaf_to[i] = to - 1;
@@ -170,7 +172,8 @@ rebuild_leaves(ep_tree *tree, rebuilding *r, uint32_t other)
         }
         if (!ep_grow_raw((void **)&r->tree.leaves, &r->tree.leaf_capacity, r->tree.leaf_count + 1,
                          sizeof *from) ||
-            PAIR_PUT(&r->tree.leaf_map, r->tree.leaves, node, place, r->tree.leaf_count) != EP_OK) {
+            (!is_pending &&
+             PAIR_PUT(&r->tree.leaf_map, r->tree.leaves, node, place, r->tree.leaf_count) != EP_OK)) {
             return EP_NOMEM;
         }
         r->leaf_to[i] = (uint32_t)r->tree.leaf_count++;
@@ -238,9 +241,11 @@ ep_tree_shrink(ep_tree *tree)
          !ep_grow((void **)&r.tree.nodes, &r.tree.node_capacity, 1, sizeof *r.tree.nodes))) {
         status = EP_NOMEM;
     }
+    status = status != EP_OK ? status : ep_tree_sum_folded(tree, r.keep, &r.folding);
     status = status != EP_OK ? status : rebuild_nodes(tree, &r, other);
     status = status != EP_OK ? status : rebuild_leaves(tree, &r, other);
     status = status != EP_OK ? status : renumber_origins(tree, &r);
+    status = status != EP_OK ? status : ep_tree_keep_paths(tree, &r.folding, r.node_to, r.leaf_to);
     if (status == EP_OK) {
         renumber(tree, &r);
         ep_tree_renumber_gone(tree, r.leaf_to, tree->leaf_count);
@@ -273,5 +278,6 @@ ep_tree_shrink(ep_tree *tree)
     free(r.node_to);
     free(r.leaf_to);
     free(r.keep);
+    ep_tree_folding_clear(&r.folding);
     return status;
 }

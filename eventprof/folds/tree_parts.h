@@ -321,6 +321,29 @@ EP_COLD void ep_tree_bring_back(ep_tree *tree);
 /* Makes the bin that a time lies in the current one. */
 EP_COLD void ep_tree_next_bin(ep_tree *tree, int64_t time_ns);
 
+/* ---- Sums by function (by_function.c) --------------------------------------------------------- */
+
+/* What is folded: the paths of its nodes and of those that were folded before, and which leaves are not
+ * final. */
+typedef struct ep_tree_folding {
+    ep_tree_path *paths;      /* [0] is none */
+    size_t path_count;
+    uint32_t *of_node, *of_leaf;    /* paths; 0: it stays */
+    uint8_t *is_pending;      /* by leaf */
+} ep_tree_folding;
+
+/* Adds up what is folded: all nodes but those to keep. keep: by node; NULL: the pass has ended, all is summed.
+ * Returns through f: new, for ep_tree_folding_clear(), also on failure. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_sum_folded(ep_tree *tree, const uint8_t *keep, ep_tree_folding *f);
+void ep_tree_folding_clear(ep_tree_folding *f);
+
+/* Keeps the paths of leaves that are not final. node_to, leaf_to: the new numbers. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_keep_paths(ep_tree *tree, const ep_tree_folding *f,
+                                                const uint32_t *node_to, const uint32_t *leaf_to);
+
+/* The pass has ended: makes tree->functions. Fails: EP_NOMEM. */
+EP_COLD EP_CHECKED ep_status ep_tree_sum(ep_tree *tree);
+
 /* ---- The bound ------------------------------------------------------------------------------- */
 
 /* Folds the smallest nodes into one child "other" of the nearest node that stays. */

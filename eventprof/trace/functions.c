@@ -60,6 +60,7 @@ function_of(ep_functions_builder *b, uint32_t name_id)
     }
     b->result.name_id[b->result.count] = name_id;
     ep_hash_index_add(&b->by_text, slot, b->result.count++);
+    b->result.map.function_count = b->result.count;    /* folds read it when all rows are there */
     return *known = (int32_t)b->result.count - 1;
 }
 

@@ -1,5 +1,5 @@
-/* What follows from the pairs: statistics by function (summary.c), and memory over time
- * (summary_memory.c).
+/* What follows from the pairs: memory by call (summary.c), and over time (summary_memory.c). The statistics
+ * by function, whose struct is here, are made of the tree of calls.
  *
  * There are two ways to charge a byte, and each table uses one of them:
  *   - of a *call*: the innermost recorded one. Bytes by call and by function go by it, so that they
@@ -11,44 +11,31 @@
 
 #include "pair.h"
 
-/* ---- Functions (summary.c) ------------------------------------------------------------------- */
+/* ---- Functions (folds/by_function.c) ---------------------------------------------------------- */
 
-/* Bytes and blocks of a function with all that it called; of nested calls of one function the outermost. */
-typedef struct ep_memory_below {
-    int64_t allocated, freed, net, blocks;
-    int64_t live, churn, temporary, at_peak;    /* of `allocated` */
-} ep_memory_below;
+/* Figures of nodes and leaves of the tree of calls (folds/tree.h): ns, bytes, counts. */
+typedef struct ep_figures {
+#define EP_NODE_FIGURE(name) int64_t name;
+#define EP_LEAF_FIGURE(name) int64_t name;
+#include "figures.def"
+#undef EP_NODE_FIGURE
+#undef EP_LEAF_FIGURE
+} ep_figures;
 
-/* Times in ns, sizes in bytes. A *slice* is a row of calls; it is whole when both its ends were
- * recorded, and only whole slices have a known duration: mean to p99 are theirs, -1 without any. */
+/* A *slice* is a call, or a run of a generator; it is whole when both its ends were recorded, and only whole
+ * slices have a known duration: mean to p99 are theirs, -1 without any. */
 typedef struct ep_function_stats {
-    int64_t calls;              /* calls begun in the window, C calls too */
-    int64_t resumes;            /* slices of generators begun in the window by resume or throw */
-    int64_t recursive;          /* of both, those begun while the function was open on the thread:
-                                   calls + resumes - recursive are cProfile's primitive calls */
-    int64_t total;              /* time with the function open; of recursive slices the outermost */
-    int64_t self;               /* time with the function innermost */
-    int64_t waited;             /* of total: another thread held the interpreter's lock; see waited.h */
-    int64_t waited_self;        /* of self: the same */
-    int64_t whole;              /* whole slices */
+    ep_figures own;         /* by itself */
+    ep_figures below;       /* with all that it called; of nested slices of one function the outermost */
+    int64_t recursive;      /* slices begun while the function was open on the thread: calls + resumes
+                               - recursive are cProfile's primitive calls */
+    int64_t whole, spent;   /* whole slices, and their time in ns */
+    /* What follows cannot be added up over recordings. */
+    int64_t net, net_self;  /* allocated - freed */
+    int64_t churn, churn_self;    /* of allocated: freed again, by anybody: allocated - live */
     double mean;
-    int64_t min;
-    int64_t max;
-    int64_t p50;                /* exact: the smallest that 50 % of them do not exceed */
-    int64_t p95;
-    int64_t p99;
-    ep_memory_below below;
-    /* by itself */
-    int64_t allocated;
-    int64_t freed;              /* by this function, whoever allocated it */
-    int64_t net;                /* allocated - freed */
-    int64_t blocks;             /* allocated */
-    int64_t alive;              /* of `allocated`: alive at the end */
-    int64_t alive_blocks;
-    int64_t churn;              /* of `allocated`: freed again, by anybody: allocated - alive */
-    int64_t temporary;          /* of `churn`: EP_BLOCK_BRIEF or EP_BLOCK_LOCAL */
-    int64_t temporary_blocks;
-    int64_t peak_live;          /* of `allocated`: alive at the global peak */
+    int64_t min, max;
+    int64_t p50, p95, p99;  /* the smallest that so many % do not exceed: exact below 128 ns, else within 1 % */
 } ep_function_stats;
 
 /* The functions of the map in its order, and then one row for unknown functions and for blocks whose free
@@ -58,19 +45,7 @@ typedef struct ep_summary {
     ep_function_stats *rows;
 } ep_summary;
 
-/* calls, blocks: NULL if not recorded; fills columns of theirs (calls: duration, self, function,
- * recursive; blocks: flags, call). On two threads if that is faster (worker.h). 20 ns an event, and 8 bytes
- * a call while it works.
- * progress: may be NULL; steps.
- * Returns through out: new, for ep_summary_clear(); untouched on failure.
- * Fails: EP_NOMEM; EP_STATE, asked to stop. */
-EP_CHECKED ep_status ep_summary_functions(const ep_pair_input *input, ep_calls *calls,
-                                          ep_blocks *blocks, const ep_progress *progress,
-                                          ep_summary *out);
 void ep_summary_clear(ep_summary *summary);
-
-/* Sets waited and waited_self. waited: by call (ep_calls_waited()). Needs EP_CALLS_RECURSIVE. */
-void ep_summary_waited(ep_summary *summary, const ep_calls *calls, const int64_t *waited);
 
 /* Bytes and blocks by call. */
 typedef struct ep_call_memory {

@@ -258,25 +258,6 @@ reach_waited(ep_trace *trace)
 }
 
 static ep_status
-reach_summary(ep_trace *trace)
-{
-    ep_status status = reach_blocks(trace);
-    status = status == EP_OK ? reach_waited(trace) : status;
-    if (status == EP_OK && !trace->has_summary) {
-        ep_work work;
-        ep_work_begin(&work, trace->watcher, "counting by function");
-        status = ep_summary_functions(&trace->input, &trace->calls, &trace->blocks, &work.progress,
-                                      &trace->summary);
-        ep_work_end(&work);
-        if (status == EP_OK) {
-            ep_summary_waited(&trace->summary, &trace->calls, trace->waited);
-        }
-        trace->has_summary = status == EP_OK;
-    }
-    return status;
-}
-
-static ep_status
 reach_lines(ep_trace *trace)
 {
     ep_status status = reach_blocks(trace);
@@ -334,6 +315,8 @@ ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
             break;
         case EP_STEP_NAMES:
         case EP_STEP_FUNCTIONS:
+        case EP_STEP_SUMMARY:
+        case EP_STEP_LENGTHS:
             return reach_functions(trace);
         case EP_STEP_CALLS:
             return reach_calls(trace);
@@ -343,8 +326,6 @@ ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error)
             return reach_blocks_alone(trace);
         case EP_STEP_STACKS:
             return reach_stacks(trace);
-        case EP_STEP_SUMMARY:
-            return reach_summary(trace);
         case EP_STEP_WAITED:
             return reach_waited(trace);
         case EP_STEP_LINES:

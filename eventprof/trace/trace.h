@@ -44,8 +44,8 @@ struct ep_trace {
     bool check_records;               /* check the records while decoding, for ep_trace_verify() */
     ep_record_check record_check;
     /* The steps. */
-    bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_stacks, has_waited,
-        has_lines;
+    bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_lengths, has_stacks,
+        has_waited, has_lines;
     bool has_curve, has_memory[2];
     ep_decoded decoded;
     const ep_decoded *head;           /* after a fold has read the file: everything except the columns, and
@@ -77,7 +77,8 @@ typedef enum ep_step {
     EP_STEP_BLOCKS,          /* with calls */
     EP_STEP_BLOCKS_ALONE,    /* with the sizes of frees, without functions and calls */
     EP_STEP_STACKS,
-    EP_STEP_SUMMARY,
+    EP_STEP_SUMMARY,         /* and the next: a fold makes them (folds/by_function.h) */
+    EP_STEP_LENGTHS,         /* SUMMARY with percentiles */
     EP_STEP_WAITED,
     EP_STEP_LINES,
     EP_STEP_CURVE,
@@ -88,7 +89,8 @@ typedef enum ep_step {
 /* Makes *out a trace of what a recorder of this process recorded. steals capture. */
 void ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out);
 
-/* Computes a step, and the steps that it needs, unless they were computed before. error: may be NULL.
+/* Computes a step, and the steps that it needs, unless they were computed before; of SUMMARY and LENGTHS only
+ * the steps that they need: ep_column_reach() has the rest. error: may be NULL.
  * Fails: EP_NOMEM; EP_STATE, the watcher asked to stop; as the origin does. What was computed stays. */
 EP_CHECKED ep_status ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error);
 

@@ -55,18 +55,25 @@ facts_of(program *p)
     };
 }
 
+/* Returns: new in *out, also on failure. */
+static inline ep_status
+try_tree_of(program *p, size_t max_nodes, size_t most, ep_tree *out)
+{
+    ep_tree_open(out, max_nodes);
+    out->with_lengths = true;
+    ep_fold *folds[] = {&out->fold};
+    ep_fold_facts facts = facts_of(p);
+    random_stream stream = {
+        .stream = {.next = random_next}, .columns = &p->columns, .most = most, .random = most};
+    return ep_fold_run(&stream.stream, &facts, folds, 1, NULL);
+}
+
 /* most: rows of a batch. Returns: new. */
 static inline ep_tree
 tree_of(program *p, size_t max_nodes, size_t most)
 {
     ep_tree tree;
-    ep_tree_open(&tree, max_nodes);
-    tree.with_lengths = true;
-    ep_fold *folds[] = {&tree.fold};
-    ep_fold_facts facts = facts_of(p);
-    random_stream stream = {
-        .stream = {.next = random_next}, .columns = &p->columns, .most = most, .random = most};
-    ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+    ck_assert_int_eq(try_tree_of(p, max_nodes, most, &tree), EP_OK);
     return tree;
 }
 

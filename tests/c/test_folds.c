@@ -1,61 +1,17 @@
 /* folds/: the tree and the tenures. A promise each, and random programs against pairing and summaries. */
-#include "ep_folding.h"
+#include "ep_summing.h"
 
 #include "reading.h"
-#include "summary.h"
 #include "tenures.h"
 
-static bool
-is_outermost(const ep_tree *tree, size_t node)
-{
-    int32_t function = ep_tree_function(tree, node);
-    while (node != 0) {
-        node = tree->nodes[node].parent;
-        if (node != 0 && ep_tree_function(tree, node) == function)
-            return false;
-    }
-    return true;
-}
-
-/* Sums of the tree by function; the last row is that of none. */
 static void
-sum_up(const ep_tree *tree, ep_function_stats *rows)
-{
-    memset(rows, 0, (FUNCTIONS + 1) * sizeof *rows);
-    for (size_t i = 1; i < tree->node_count; i++) {
-        const ep_tree_node *node = &tree->nodes[i];
-        int32_t function = ep_tree_function(tree, i);
-        ep_function_stats *row = &rows[function >= 0 ? function : FUNCTIONS];
-        row->calls += node->calls;
-        row->resumes += node->resumes;
-        row->self += node->self;
-        row->total += is_outermost(tree, i) ? node->total : 0;
-        row->freed += (int64_t)node->freed;
-    }
-    for (size_t i = 1; i < tree->leaf_count; i++) {
-        const ep_tree_leaf *leaf = &tree->leaves[i];
-        int32_t function = ep_tree_function(tree, leaf->node);
-        ep_function_stats *row = &rows[function >= 0 ? function : FUNCTIONS];
-        row->allocated += (int64_t)leaf->allocated;
-        row->blocks += (int64_t)leaf->blocks;
-        row->alive += (int64_t)leaf->live;
-        row->alive_blocks += (int64_t)leaf->live_blocks;
-        row->temporary += (int64_t)leaf->temporary;
-        row->temporary_blocks += (int64_t)leaf->temporary_blocks;
-        row->peak_live += (int64_t)leaf->at_peak;
-    }
-}
-
-static void
-assert_same(program *p, const ep_tree *tree, bool with_times)
+assert_same(program *p, const ep_tree *tree)
 {
     ep_calls calls = program_calls(p);
     ep_blocks blocks = program_blocks(p, &calls);
-    ep_summary wanted;
-    ck_assert_int_eq(ep_summary_functions(&p->input, &calls, &blocks, NULL, &wanted), EP_OK);
     ep_peak peak = ep_summary_peak(&blocks, EP_DOMAINS_ALL);
-    ep_function_stats found[FUNCTIONS + 1];
-    sum_up(tree, found);
+    ep_function_stats wanted[FUNCTIONS + 1];
+    count_one_by_one(p, &calls, &blocks, wanted);
 
     ck_assert_int_eq(tree->peak_ns, peak.time);
     ck_assert_uint_eq(tree->peak, (uint64_t)peak.live);
@@ -64,25 +20,8 @@ assert_same(program *p, const ep_tree *tree, bool with_times)
     uint64_t at_peak = 0;
     for (unsigned i = 0; i < EP_DOMAIN_COUNT; i++) at_peak += tree->domain_at_peak[i];
     ck_assert_uint_eq(at_peak, tree->peak);
-    for (size_t i = 0; i <= FUNCTIONS; i++) {
-        const ep_function_stats *a = &found[i], *b = &wanted.rows[i];
-        ck_assert_int_eq(a->calls, b->calls);
-        ck_assert_int_eq(a->resumes, b->resumes);
-        ck_assert_int_eq(a->self, b->self);
-        /* Functions that are not known are one to the summary of pairs, as they are here. */
-        if (with_times)
-            ck_assert_int_eq(a->total, b->total);
-        ck_assert_int_eq(a->allocated, b->allocated);
-        ck_assert_int_eq(a->blocks, b->blocks);
-        ck_assert_int_eq(a->alive, b->alive);
-        ck_assert_int_eq(a->alive_blocks, b->alive_blocks);
-        ck_assert_int_eq(a->temporary, b->temporary);
-        ck_assert_int_eq(a->temporary_blocks, b->temporary_blocks);
-        ck_assert_int_eq(a->peak_live, b->peak_live);
-        if (i < FUNCTIONS)
-            ck_assert_int_eq(a->freed, b->freed);
-    }
-    ep_summary_clear(&wanted);
+    ck_assert_uint_eq(tree->functions.count, FUNCTIONS + 1);
+    for (size_t i = 0; i <= FUNCTIONS; i++) assert_same_row(&tree->functions.rows[i], &wanted[i]);
     ep_blocks_clear(&blocks);
     ep_calls_clear(&calls);
 }
@@ -96,7 +35,7 @@ START_TEST(tree_adds_up_to_what_pairs_give)
 
         ep_tree tree = tree_of(p, 0, 1 + seed % 97);
 
-        assert_same(p, &tree, true);
+        assert_same(p, &tree);
         tree_free(&tree);
         program_free(p);
     }
@@ -235,6 +174,8 @@ START_TEST(a_bound_loses_nothing)
         ck_assert_uint_eq(held[0], held[1]);
         ck_assert_uint_eq(held[0], whole.peak);
         ck_assert_uint_eq(live[0], live[1]);
+        ck_assert_mem_eq(small.functions.rows, whole.functions.rows,
+                         whole.functions.count * sizeof *whole.functions.rows);
         tree_free(&whole);
         tree_free(&small);
         program_free(p);

@@ -64,10 +64,10 @@ START_TEST(recursive_calls_count_their_time_once)
     study s = study_of(p);
 
     const ep_function_stats *stats = &s.summary.rows[1];
-    ck_assert_int_eq(stats->calls, 2);
+    ck_assert_int_eq(stats->own.calls, 2);
     ck_assert_int_eq(stats->recursive, 1);
-    ck_assert_int_eq(stats->total, 5);
-    ck_assert_int_eq(stats->self, 4);
+    ck_assert_int_eq(stats->below.self, 5);
+    ck_assert_int_eq(stats->own.self, 4);
     ck_assert_int_eq(stats->max, 5);
     ck_assert_int_eq(stats->min, 3);
     study_free(&s);
@@ -89,9 +89,9 @@ START_TEST(generator_adds_up_its_slices)
     study s = study_of(p);
 
     const ep_function_stats *stats = &s.summary.rows[1];
-    ck_assert_int_eq(stats->calls, 1);
-    ck_assert_int_eq(stats->resumes, 2);
-    ck_assert_int_eq(stats->total, 3);
+    ck_assert_int_eq(stats->own.calls, 1);
+    ck_assert_int_eq(stats->own.resumes, 2);
+    ck_assert_int_eq(stats->below.self, 3);
     ck_assert_int_eq(stats->whole, 3);
     study_free(&s);
 }
@@ -110,12 +110,12 @@ START_TEST(cut_slices_have_time_but_no_known_duration)
     study s = study_of(p);
 
     const ep_function_stats *rows = s.summary.rows;
-    ck_assert_int_eq(rows[1].calls, 0);    /* it was called before */
-    ck_assert_int_eq(rows[1].total, 50);
+    ck_assert_int_eq(rows[1].own.calls, 0);    /* it was called before */
+    ck_assert_int_eq(rows[1].below.self, 50);
     ck_assert_int_eq(rows[1].whole, 0);
     ck_assert_int_eq(rows[1].p50, -1);
     ck_assert_double_eq(rows[1].mean, -1);
-    ck_assert_int_eq(rows[3].calls, 1);
+    ck_assert_int_eq(rows[3].own.calls, 1);
     ck_assert_int_eq(rows[3].whole, 0);
     ck_assert_int_eq(rows[3].max, -1);
     ck_assert_int_eq(rows[2].whole, 1);
@@ -138,15 +138,15 @@ START_TEST(bytes_belong_to_the_innermost_call)
     study s = study_of(p);
 
     const ep_function_stats *rows = s.summary.rows;
-    ck_assert_int_eq(rows[1].allocated, 1);
-    ck_assert_int_eq(rows[2].allocated, 100);
-    ck_assert_int_eq(rows[2].freed, 10);
-    ck_assert_int_eq(rows[2].net, 90);
-    ck_assert_int_eq(rows[3].allocated, 10);
-    ck_assert_int_eq(rows[3].alive, 0);
-    ck_assert_int_eq(rows[3].churn, 10);
-    ck_assert_int_eq(rows[3].temporary, 0);
-    ck_assert_int_eq(rows[3].peak_live, 10);
+    ck_assert_int_eq(rows[1].own.allocated, 1);
+    ck_assert_int_eq(rows[2].own.allocated, 100);
+    ck_assert_int_eq(rows[2].own.freed, 10);
+    ck_assert_int_eq(rows[2].net_self, 90);
+    ck_assert_int_eq(rows[3].own.allocated, 10);
+    ck_assert_int_eq(rows[3].own.live, 0);
+    ck_assert_int_eq(rows[3].churn_self, 10);
+    ck_assert_int_eq(rows[3].own.temporary, 0);
+    ck_assert_int_eq(rows[3].own.at_peak, 10);
     study_free(&s);
 }
 END_TEST
@@ -163,67 +163,31 @@ START_TEST(what_belongs_to_no_function_is_in_the_last_row)
 
     const ep_function_stats *last = &s.summary.rows[s.summary.count - 1];
     ck_assert_uint_eq(s.summary.count, FUNCTIONS + 1);
-    ck_assert_int_eq(last->calls, 1);
-    ck_assert_int_eq(last->allocated, 10);
-    ck_assert_int_eq(last->freed, 10);
+    ck_assert_int_eq(last->own.calls, 1);
+    ck_assert_int_eq(last->own.allocated, 10);
+    ck_assert_int_eq(last->own.freed, 10);
     study_free(&s);
 }
 END_TEST
 
 START_TEST(calls_or_blocks_may_be_missing)
 {
-    program *p = program_new();
+    program *p = program_new(), *q = program_new();
     program_call(p, 0, EP_KIND_CALL, 2);
-    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 8, 10);
     program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));
-    ep_calls calls = program_calls(p);
-    ep_blocks blocks = program_blocks(p, NULL);
-    ep_summary of_calls;
-    ep_summary of_blocks;
-    ep_summary of_nothing;
+    program_alloc(q, 0, EP_KIND_MALLOC_OBJ, 8, 10);
 
-    ck_assert_int_eq(ep_summary_functions(&p->input, &calls, NULL, NULL, &of_calls), EP_OK);
-    ck_assert_int_eq(ep_summary_functions(&p->input, NULL, &blocks, NULL, &of_blocks), EP_OK);
-    ck_assert_int_eq(ep_summary_functions(&p->input, NULL, NULL, NULL, &of_nothing), EP_OK);
+    study of_calls = study_of(p), of_blocks = study_of(q), of_nothing = study_of(program_new());
 
-    ck_assert_int_eq(of_calls.rows[2].calls, 1);
-    ck_assert_int_eq(of_calls.rows[2].allocated, 0);
-    ck_assert_int_eq(of_blocks.rows[1].allocated, 10);    /* by its site */
-    ck_assert_int_eq(of_blocks.rows[2].calls, 0);
-    ck_assert_int_eq(of_blocks.rows[2].p99, -1);
-    ck_assert_int_eq(of_nothing.rows[2].min, -1);
-    ep_summary_clear(&of_calls);
-    ep_summary_clear(&of_blocks);
-    ep_summary_clear(&of_nothing);
-    ep_calls_clear(&calls);
-    ep_blocks_clear(&blocks);
-    program_free(p);
-}
-END_TEST
-
-static bool
-refuse(void *context, size_t done, size_t total)
-{
-    ck_assert_uint_le(done, total);
-    return done < *(size_t *)context;
-}
-
-START_TEST(summary_stops_when_asked)
-{
-    program *p = program_new();
-    write_call(p, 1, 5);
-    ep_calls calls = program_calls(p);
-    ep_blocks blocks = program_blocks(p, &calls);
-
-    for (size_t stop_at = 1; stop_at <= 2; stop_at++) {
-        ep_progress progress = {refuse, &stop_at};
-        ck_assert_int_eq(ep_summary_functions(&p->input, &calls, &blocks, &progress, NULL),
-                         EP_STATE);
-    }
-
-    ep_calls_clear(&calls);
-    ep_blocks_clear(&blocks);
-    program_free(p);
+    ck_assert_int_eq(of_calls.summary.rows[2].own.calls, 1);
+    ck_assert_int_eq(of_calls.summary.rows[2].own.allocated, 0);
+    ck_assert_int_eq(of_blocks.summary.rows[1].own.allocated, 10);    /* by its site */
+    ck_assert_int_eq(of_blocks.summary.rows[2].own.calls, 0);
+    ck_assert_int_eq(of_blocks.summary.rows[2].p99, -1);
+    ck_assert_int_eq(of_nothing.summary.rows[2].min, -1);
+    study_free(&of_calls);
+    study_free(&of_blocks);
+    study_free(&of_nothing);
 }
 END_TEST
 
@@ -433,7 +397,6 @@ EP_TEST_MAIN("summary",
              bytes_belong_to_the_innermost_call,
              what_belongs_to_no_function_is_in_the_last_row,
              calls_or_blocks_may_be_missing,
-             summary_stops_when_asked,
              curve_has_a_row_for_each_change,
              curve_of_a_domain_has_its_changes_alone,
              bin_begins_with_what_the_last_one_left,

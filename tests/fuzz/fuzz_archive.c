@@ -38,7 +38,6 @@ ask(ep_decoded *decoded)
     ep_functions functions;
     ep_calls calls = {0};
     ep_blocks blocks = {0};
-    ep_summary summary;
     ep_curve curve;
     ep_stacks stacks;
     ep_call_memory memory;
@@ -57,14 +56,12 @@ ask(ep_decoded *decoded)
     };
     must(ep_pair_calls(&input, NULL, &calls) == EP_OK);
     must(ep_pair_blocks(&input, NULL, &blocks) == EP_OK);
-    must(ep_summary_functions(&input, &calls, &blocks, NULL, &summary) == EP_OK);
     must(ep_summary_curve(&blocks, EP_DOMAINS_ALL, &curve) == EP_OK);
     must(ep_summary_stacks(&calls, &stacks) == EP_OK);
     must(ep_summary_call_memory(&calls, &blocks, true, &memory) == EP_OK);
     ep_call_memory_clear(&memory);
     ep_stacks_clear(&stacks);
     ep_curve_clear(&curve);
-    ep_summary_clear(&summary);
     ep_blocks_clear(&blocks);
     ep_calls_clear(&calls);
     ep_functions_clear(&functions);

@@ -286,12 +286,8 @@ expand(int descriptor, script *s)
 /* ---- Reading all there is -------------------------------------------------------------------- */
 
 static void
-summarise(const ep_pair_input *input, ep_calls *calls, ep_blocks *blocks)
+summarise(ep_calls *calls, ep_blocks *blocks)
 {
-    ep_summary summary;
-    if (ep_summary_functions(input, calls, blocks, NULL, &summary) == EP_OK) {
-        ep_summary_clear(&summary);
-    }
     ep_call_memory memory;
     if (ep_summary_call_memory(calls, blocks, true, &memory) == EP_OK) {
         ep_call_memory_clear(&memory);
@@ -347,7 +343,7 @@ pair_all(ep_decoded *decoded)
     if (ep_pair_calls(&input, NULL, &calls) == EP_OK &&
         ep_pair_blocks(&input, NULL, &blocks) == EP_OK && ep_calls_fill(&calls, 511) == EP_OK &&
         ep_blocks_fill(&blocks, &calls, 4095) == EP_OK) {
-        summarise(&input, &calls, &blocks);
+        summarise(&calls, &blocks);
     }
     ep_blocks_clear(&blocks);
     ep_calls_clear(&calls);

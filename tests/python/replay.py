@@ -606,13 +606,14 @@ def differences(trace: Any, replay: Replay | None = None) -> Found:
             theirs = np.where(theirs == 0xFFFFFFFF, -1, theirs)
         found.arrays(f"allocations.{name}", replay.blocks.get(name), theirs)
     count = len(trace.functions)
-    exact = core.function_stats()
+    sums = trace._function_figures | trace._percentiles
     for name, ours in replay.functions(count).items():
         if name.startswith("waited") and not trace.has_lock:
             continue
-        found.arrays(f"functions.{name}", ours, exact[name])
-        if name[0] != "p":
-            found.arrays(f"functions.{name}, folded", ours[:count], folded[name])
+        near = np.where((name[0] == "p") & (ours >= 128), ours / 100, 0)
+        theirs = np.where(np.abs(sums[name] - ours) <= near, ours, sums[name])
+        found.arrays(f"functions.{name}", ours, theirs)
+        found.arrays(f"functions.{name}, table", sums[name][:count], folded[name])
     time, live, blocks = replay.changes()
     memory = trace.memory
     for name, ours in (("time", time), ("live", live), ("blocks", blocks)):

@@ -1,4 +1,4 @@
-"""A column of `functions` is one number: in memory, from a file, in a dataset."""
+"""A column of `functions` is one number: in memory, from a file, from a folded tree, in a dataset."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from tree_programs import PROGRAMS, Machine
 
 import eventprof
+from eventprof.answers.tree import OTHER, Tree
 
 pytestmark = pytest.mark.newest
 
@@ -24,8 +25,15 @@ def columns_of(trace):
     return {name: list(table._column(name).items()) for name in table.columns}
 
 
+def folded(path, max_nodes):
+    """Open a recording whose tree has few nodes."""
+    trace = eventprof.open(path)
+    trace.__dict__["_tree"] = tree = Tree(trace, max_nodes)
+    return trace, tree
+
+
 def assert_one_number(path):
-    """Assert that all ways to the functions of a recording give the same, and return it."""
+    """Assert that all ways to the functions of a recording give the same. Return how many were folded."""
     passed, decoded = eventprof.open(path), eventprof.open(path)
     assert passed._tree.count
     assert len(decoded.events) and decoded._core.has_columns()
@@ -33,7 +41,12 @@ def assert_one_number(path):
     assert not passed._core.has_columns()
     assert columns_of(decoded) == of_file
 
-    return of_file
+    small, tree = folded(path, 8)
+    of_tree = columns_of(small)
+    assert {name: of_tree[name] for name in of_file} == of_file
+    assert (tree.function == OTHER).any() == (tree.facts["folded"] > 0)
+    assert not small._core.has_columns()
+    return of_file, tree.facts["folded"]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -45,7 +58,7 @@ def test_one_number_of_random_programs(program):
 
     with tempfile.TemporaryDirectory() as folder:
         rec.trace.save(Path(folder) / "run.epr")
-        of_file = assert_one_number(Path(folder) / "run.epr")
+        of_file, _ = assert_one_number(Path(folder) / "run.epr")
 
     assert columns_of(rec.trace) == of_file
 
@@ -53,6 +66,34 @@ def test_one_number_of_random_programs(program):
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
 def test_one_number_of_given_recordings(path):
     assert_one_number(path)
+
+
+#: Functions whose blocks are alive after the tree has folded their calls, and are freed then.
+KEPT = """
+def deeper(n, kept):
+    kept.append([bytes(100 + n) for _ in range(3)])
+    if n:
+        deeper(n - 1, kept)
+    return [bytes(50) for _ in range(n)]
+"""
+
+
+def test_what_is_folded_away_keeps_its_bytes_by_function(tmp_path):
+    space: dict = {}
+    exec(KEPT + "".join(f"def f{n}(kept): deeper({n % 7}, kept)\n" for n in range(200)), space)
+    kept: list = []
+    with eventprof.record(output=tmp_path / "run.epr"):
+        for turn in range(3):
+            for n in range(200):
+                space[f"f{n}"](kept)
+            del kept[:: turn + 2]
+        held = [bytes(1000) for _ in range(500)]  # a peak after the most has been folded
+        del kept[100:], held
+
+    of_file, count = assert_one_number(tmp_path / "run.epr")
+
+    assert count > 200
+    assert sum(of_file["live_self"]) > 0 and sum(of_file["at_peak_self"]) > 500_000
 
 
 def test_one_number_of_a_dataset(tmp_path):

@@ -123,13 +123,13 @@ def tree(tmp_path_factory):
         tree / "eventprof/base/events.def", example("Adding a kind", "eventprof/base/events.def")
     )
     insert_after(
-        tree / "eventprof/trace/columns.def",
+        tree / "eventprof/folds/columns.def",
         r"EP_COLUMN\(CALLS, line,[^;]*?\"\"\)\n",
-        example("Adding a column", "eventprof/trace/columns.def"),
+        example("Adding a column", "eventprof/folds/columns.def"),
     )
     append(
-        tree / "eventprof/trace/columns.c",
-        example("Adding a column", "eventprof/trace/columns.c"),
+        tree / "eventprof/folds/columns.c",
+        example("Adding a column", "eventprof/folds/columns.c"),
     )
     append(
         tree / "python/src/hooks/sources.def",

@@ -149,7 +149,7 @@ def compare_memory(trace, tree):
 
 def compare_functions(trace, tree):
     """Sums over nodes are what functions have; recursion counts once."""
-    stats = trace._core.function_stats()
+    stats = trace._tree.by_function()
     outermost = tree.outermost(np.maximum(tree.function, -1).astype(np.int32))
     outermost |= tree.function < 0
     outermost[0] = False

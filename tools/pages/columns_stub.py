@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "python" / "eventprof" / "_core.pyi"
-ROWS = ROOT / "eventprof" / "trace" / "columns.def"
+ROWS = ROOT / "eventprof" / "folds" / "columns.def"
 
 #: The methods of _core.Trace that give a column of their table.
 METHODS = ("events", "calls", "allocations", "lines")

@@ -41,7 +41,6 @@ class AddedTree(Tree):
         self.has_lock = all(tree.has_lock for tree in trees)
         self.functions, to = _common_functions(trees)
         self._add_nodes(to)
-        self._add_lengths(to)
         self.facts = {name: sum(tree.facts[name] for tree in trees) for name in trees[0].facts}
         self.facts["peak_time"] = -1
         self.domains_at_peak = _sums(tree.domains_at_peak for tree in trees)
@@ -90,14 +89,6 @@ class AddedTree(Tree):
             for name in self._trees[0].leaves
             if name not in ("node", "place")
         }
-
-    def _add_lengths(self, to: list[Array]) -> None:
-        parts: dict[str, list[Array]] = {name: [] for name in ("function", "low", "high", "calls")}
-        for tree, function_to in zip(self._trees, to, strict=True):
-            parts["function"].append(function_to[tree._lengths["function"]])
-            for name in ("low", "high", "calls"):
-                parts[name].append(tree._lengths[name])
-        self._lengths = {name: np.concatenate(values) for name, values in parts.items()}
 
     def live_bins(self, count: int) -> tuple[Array, Array]:
         """Raise ValueError: the recordings have no common clock."""

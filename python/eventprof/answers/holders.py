@@ -71,20 +71,20 @@ def _check_by(by: object) -> None:
 def _held(trace: Recorded, title: str, name: str, by: By) -> Table:
     """Make a table of who holds live, at_peak or temporary blocks."""
     tree = trace._tree
+    if by == "function":
+        sums = tree.by_function()
+        function = np.append(np.arange(len(tree.functions)), -1)
+        held = sums[f"{name}_self"], sums[f"{name}_blocks"]
+        function, _, sizes, blocks = tree.summed(function, np.full(len(function), -1), *held)
+        return _table(trace, title, function, None, sizes, blocks)
     if tree.facts["folded"]:  # what was folded is on no line
         return groups_table(trace, title, grouped(trace, name, by), by)
     if by == "stack":
         stacks, sizes, blocks = tree.by_stack(name)
         columns = {"stack": stacks, "bytes": sizes, "blocks": blocks}
         return answer_table(trace, title, columns)
-    if by == "site":
-        function, line, sizes, blocks = tree.by_place(name)
-    else:
-        owner = tree.function[tree.leaf_node]
-        nowhere = np.full(len(owner), -1, dtype=np.int32)
-        held = tree.leaves[name], tree.leaves[f"{name}_blocks"]
-        function, line, sizes, blocks = tree.summed(owner, nowhere, *held)
-    return _table(trace, title, function, line if by == "site" else None, sizes, blocks)
+    function, line, sizes, blocks = tree.by_place(name)
+    return _table(trace, title, function, line, sizes, blocks)
 
 
 def grouped(trace: Recorded, name: str, by: By) -> tuple[Array, Array, Array]:

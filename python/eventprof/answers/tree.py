@@ -45,51 +45,6 @@ BLOCKING = {
 _BLOCKING_NAMES = {name for _, name in BLOCKING} | {"poll.poll", "epoll.poll"}
 
 
-def percentiles_of_bins(
-    function: Array,
-    low: Array,
-    high: Array,
-    calls: Array,
-    smallest: Array,
-    most: Array,
-    percents: Sequence[int],
-) -> dict[int, Array]:
-    """Return percentiles of counted lengths: of each function the middle of the bin with the rank.
-
-    Parameters
-    ----------
-    function, low, high, calls : array of int64
-        A bin each, in any order: of which function, its shortest and longest length in ns, and how
-        many calls are in it.
-    least, most : array of int64
-        The shortest and the longest call of each function, in ns.
-    percents : sequence of int
-        1 to 100.
-
-    Returns
-    -------
-    dict of int to array of int64
-        An item for each function, in ns; -1: there is no call.
-    """
-    size = len(smallest)
-    order = np.lexsort((low, function))
-    function, calls = function[order], calls[order]
-    middle = low[order] + (high[order] - low[order]) // 2
-    first = np.searchsorted(function, np.arange(size + 1))
-    so_far = np.concatenate([np.zeros(1, np.int64), np.cumsum(calls, dtype=np.int64)])
-    many = np.diff(so_far[first])
-    some = many > 0
-    result = {}
-    for percent in percents:
-        # The rank, from 1 on: the smallest that has so many at or below it.
-        wanted = so_far[first[:-1]] + (many * percent + 99) // 100
-        bins = np.searchsorted(so_far, wanted) - 1
-        found = np.full(size, -1, dtype=np.int64)
-        found[some] = middle[bins[some]]
-        result[percent] = np.where(some, np.clip(found, smallest, most), -1)
-    return result
-
-
 class Tree:
     """The calling-context tree of a trace.
 
@@ -100,7 +55,7 @@ class Tree:
     max_nodes : int
         With more nodes, the smallest become "other"; 0: the core's limit, a million.
     lengths : bool
-        Whether to keep what `percentiles` needs.
+        Whether to count the lengths of calls: for percentiles of functions.
     by_thread : bool
         Whether nodes 1 and following stand for the threads, whose calls are below them. There is no
         limit then.
@@ -135,6 +90,7 @@ class Tree:
         self.threads: dict[str, Array] = found.pop("threads")
         self._bins: dict[str, Array] = found.pop("bins")
         self._lengths: dict[str, Array] = found.pop("lengths")
+        self._functions: dict[str, Array] = found.pop("functions")
         places: dict[str, Array] = found.pop("places")
         self.facts: dict[str, int] = found
         place = self.nodes["place"]
@@ -189,84 +145,31 @@ class Tree:
         return found
 
     def by_function(self) -> dict[str, Array]:
-        """Sum the tree up by function; recursive calls are counted once.
+        """Return the figures of functions; recursive calls are counted once.
 
         Returns
         -------
         dict of str to array
-            The columns of `Trace.functions` except its percentiles, and ``blocked``; ``whole``
-            calls and the ns that these took, ``spent``. An array has an item for each function, and
-            a last one for what belongs to no function.
-        """
-        nodes = np.arange(1, self.count)
-        function, size = np.maximum(self.function[1:], -1), len(self.functions) + 1
-        outermost = self.outermost(np.maximum(self.function, -1).astype(np.int32))
-        outermost |= self.function < 0
-        outer = nodes[outermost[1:]]
-
-        def total(values: Array, chosen: Array = nodes) -> Array:
-            sums = np.zeros(size, dtype=np.int64)
-            np.add.at(sums, function[chosen - 1], values[chosen])
-            return sums
-
-        nested = nodes[~outermost[1:]]
-        begun = self.own("calls") + self.own("resumes")
-        result = {name: total(self.own(name)) for name in ("calls", "resumes")}
-        result["recursive"] = total(begun, nested)
-        alone = {"total": "self", "waited": "waited_self"}
-        for name in ("total", "waited", "blocked", "allocated", "freed", "blocks", "live",
-                     "temporary", "at_peak"):  # fmt: skip
-            own = alone.get(name, name)
-            result[name] = total(self.below(name), outer)
-            result["self" if name == "total" else f"{name}_self"] = total(self.own(own))
-        for name in ("freed", "freed_self"):
-            result[name][-1] += self.facts["freed_unseen"]
-        for end in ("", "_self"):
-            made = result[f"allocated{end}"]
-            result[f"net{end}"] = made - result[f"freed{end}"]
-            result[f"churn{end}"] = made - result[f"live{end}"]
-        for name, of_leaves in (("alive_blocks", "live_blocks"), ("temporary_blocks",) * 2):
-            result[name] = total(self.own(of_leaves))
-        whole = total(begun - self.own("cut"))
-        spent = total(self.own("total") - self.own("cut_ns"))
-        result["whole"], result["spent"] = whole, spent
-        result["mean"] = np.where(whole > 0, spent / np.maximum(whole, 1), -1.0)
-        result["max"] = np.full(size, -1, dtype=np.int64)
-        np.maximum.at(result["max"], function, self.own("longest")[1:])
-        result["min"] = np.full(size, np.iinfo(np.int64).max, dtype=np.int64)
-        some = nodes[self.own("shortest")[1:] >= 0]
-        np.minimum.at(result["min"], function[some - 1], self.own("shortest")[some])
-        result["min"][result["max"] < 0] = -1
-        return result
-
-    def percentiles(self, *percents: int) -> dict[int, Array]:
-        """Return percentiles of the durations of each function's calls, in ns.
-
-        Calls whose begin or end was not recorded do not count. The tree must have been made with
-        ``lengths=True``.
-
-        Parameters
-        ----------
-        *percents : int
-            1 to 100: the duration that so many of a hundred calls do not exceed.
-
-        Returns
-        -------
-        dict of int to array of int64
-            An item for each function, and a last one for what belongs to no function; -1: no call.
+            The columns of `Trace.functions`, its percentiles only of a tree with ``lengths=True``;
+            ``whole`` calls and the ns that these took, ``spent``; ``live_blocks``,
+            ``temporary_blocks`` and ``at_peak_blocks`` of the function alone. An array has an item
+            for each function, and a last one for what belongs to no function.
 
         Notes
         -----
-        Durations are counted in bins, 64 for each power of two: below 128 ns the answer is exact,
-        above it is off by less than 1 %. It is never beyond the longest or the shortest call.
+        What became "other" is among them, by its functions.
         """
-        bins, size = self._lengths, len(self.functions) + 1
-        function = np.where(bins["function"] >= 0, bins["function"], size - 1)
-        extremes = self.by_function()
-        return percentiles_of_bins(
-            function, bins["low"], bins["high"], bins["calls"], extremes["min"], extremes["max"],
-            percents,
-        )  # fmt: skip
+        return self._functions
+
+    def blocked_by_function(self) -> dict[str, Array]:
+        """Sum up ``blocked`` and ``blocked_self`` as `by_function` does; without what is "other"."""
+        of = np.maximum(self.function, -1).astype(np.int32)
+        outermost = self.outermost(of) | (of < 0)
+        outermost[0] = False
+        sums = np.zeros((2, len(self.functions) + 1), dtype=np.int64)
+        np.add.at(sums[0], of[outermost], self.below("blocked")[outermost])
+        np.add.at(sums[1], of[1:], self.blocked[1:])
+        return {"blocked": sums[0], "blocked_self": sums[1]}
 
     @cached_property
     def depth(self) -> Array:

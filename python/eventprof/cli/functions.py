@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..tables.descriptions import described
 from . import rows
 
 if TYPE_CHECKING:
     from ..tables.table import Table
 
-#: The columns to sort by, grouped by the way in which they are shown.
-_TIMES = ("total", "self", "waited", "waited_self", "mean", "min", "max", "p50", "p95", "p99")
-_MEMORY = ("allocated", "freed", "net", "live", "churn", "temporary", "at_peak")
-BYTES = tuple(name + end for name in _MEMORY for end in ("", "_self"))
-BLOCKS = ("blocks", "blocks_self")
-_COUNTS = ("calls", "resumes", "recursive", *BLOCKS)
-_TEXTS = ("name", "module", "file", "line", "kind")
-COLUMNS = (*_COUNTS, *_TIMES, *BYTES, *_TEXTS)
+COLUMNS = tuple(column.name for column in described("functions"))
 _SHOWN = ("calls", "total", "self", "mean", "allocated", "allocated_self", "blocks_self")
 
 
@@ -33,7 +27,7 @@ def write_first(table: Table, sort: str, limit: int) -> None:
 
 def order_of(table: Table, name: str) -> Any:
     """Return the rows in the order of a column: texts from A, numbers from the largest."""
-    if name in ("name", "module", "file", "kind"):
+    if table._column(name).words is not None:
         texts = np.array([text or "" for text in table[name]], dtype=object)
         return np.argsort(texts, kind="stable")
     values = np.ma.filled(table[name].astype(np.float64), -np.inf)
@@ -46,17 +40,14 @@ def write(table: Table, sort: str) -> None:
     from ..base.text import short_path
 
     names = list(_SHOWN)
-    if sort not in names and sort not in _TEXTS:
+    if sort not in (*names, "line") and table._column(sort).words is None:
         names.insert(0, sort)
+    show = {"ns": show_ns, "bytes": show_bytes}
 
     def shown(name: str, value: Any) -> str:
-        if name in _TIMES:
-            return rows.cell(show_ns, value)
-        if name in BYTES:
-            return rows.cell(show_bytes, value)
-        return rows.cell("{:,}".format, value)
+        return rows.cell(show.get(table._column(name).unit, "{:,}".format), value)
 
-    columns = {name: table._column(name).items() for name in (*names, *_TEXTS)}
+    columns = {name: table._column(name).items() for name in (*names, "name", "module", "file", "line")}
     lines = []
     for number in range(len(table)):
         row = {name: column[number] for name, column in columns.items()}

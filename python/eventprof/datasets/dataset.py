@@ -13,7 +13,6 @@ import numpy as np
 
 from .._words import did_you_mean, plural, show_bytes, show_ns
 from ..answers.table import own_table, tree_table
-from ..answers.tree import percentiles_of_bins
 from ..tables.column import Column
 from ..tables.descriptions import described
 from ..tables.table import Table
@@ -34,6 +33,51 @@ _UNITS = {
 }  # fmt: skip
 _PERCENTS = (50, 95, 99)
 _NAMES = ("name", "module", "file", "line", "kind")
+
+
+_def percentiles_of_bins(
+    function: Array,
+    low: Array,
+    high: Array,
+    calls: Array,
+    shortest: Array,
+    longest: Array,
+    percents: Sequence[int],
+) -> dict[int, Array]:
+    """Return percentiles of counted lengths: of each function the middle of the bin with the rank.
+
+    Parameters
+    ----------
+    function, low, high, calls : array of int64
+        A bin each, in any order: of which function, its shortest and longest length in ns, and how
+        many calls are in it.
+    shortest, longest : array of int64
+        The shortest and the longest call of each function, in ns.
+    percents : sequence of int
+        1 to 100.
+
+    Returns
+    -------
+    dict of int to array of int64
+        An item for each function, in ns; -1: there is no call.
+    """
+    size = len(shortest)
+    order = np.lexsort((low, function))
+    function, calls = function[order], calls[order]
+    middle = low[order] + (high[order] - low[order]) // 2
+    first = np.searchsorted(function, np.arange(size + 1))
+    so_far = np.concatenate([np.zeros(1, np.int64), np.cumsum(calls, dtype=np.int64)])
+    many = np.diff(so_far[first])
+    some = many > 0
+    result = {}
+    for percent in percents:
+        # The rank, from 1 on: the smallest that has so many at or below it.
+        wanted = so_far[first[:-1]] + (many * percent + 99) // 100
+        bins = np.searchsorted(so_far, wanted) - 1
+        found = np.full(size, -1, dtype=np.int64)
+        found[some] = middle[bins[some]]
+        result[percent] = np.where(some, np.clip(found, shortest, longest), -1)
+    return result
 
 
 def dataset(
@@ -245,7 +289,7 @@ class Dataset:
         rows = np.searchsorted(sums["function"].to_numpy(), bins["function"].to_numpy())
         low, high, calls = (bins[name].to_numpy() for name in ("low", "high", "calls"))
         shortest, longest = (sums[name].fill_null(-1).to_numpy() for name in ("min", "max"))
-        return percentiles_of_bins(rows, low, high, calls, shortest, longest, _PERCENTS)
+        return _percentiles_of_bins(rows, low, high, calls, shortest, longest, _PERCENTS)
 
     @cached_property
     def _tree(self) -> SummedTree:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _core
 from .._optional import require
 from ..answers.tree import Tree
 from .ids import function_ids, node_ids, text_id
@@ -29,12 +30,7 @@ NODE_SUMS = ("calls", "resumes", "raised", "total", "self", "waited", "waited_se
 LEAF_SUMS = ("allocated", "blocks", "live", "live_blocks", "at_peak", "at_peak_blocks",
              "temporary", "temporary_blocks")  # fmt: skip
 #: Figures of a function that can be added; its min and max cannot.
-FUNCTION_SUMS = (
-    "calls", "resumes", "recursive", "whole", "spent", "total", "self", "waited", "waited_self",
-    "blocked", "blocked_self",
-    *(name + end for name in ("allocated", "freed", "blocks", "live", "temporary", "at_peak")
-      for end in ("", "_self")),
-)  # fmt: skip
+FUNCTION_SUMS = (*_core.added_columns(), "blocked", "blocked_self")
 #: Into how many parts of equal length the window is cut for `memory`.
 RESOLUTIONS = (64, 512, 4096)
 #: The longest calls that `slowest` keeps of a process, and of each function: at least so many, and
@@ -159,7 +155,7 @@ class Recording:
         }
 
     def _make_functions(self) -> Iterator[Any]:
-        figures = self._tree.by_function()
+        figures = self._tree.by_function() | self._tree.blocked_by_function()
         null = figures["max"] < 0
         yield self._table(
             **self._function_texts(),

@@ -58,7 +58,7 @@ def memory(page: Layout) -> Iterator[RenderableType]:
         _by_place(page, "allocated"),
         allocated,
     )
-    live = f"{show_bytes(sums['live_self'])} in {plural(sums['alive_blocks'], 'block')}"
+    live = f"{show_bytes(sums['live_self'])} in {plural(sums['live_blocks'], 'block')}"
     yield from _sites(
         page,
         "Live at the end",
@@ -99,7 +99,7 @@ def _totals(page: Layout, sums: dict[str, int], peak: tuple[int, int, int]) -> G
     frees = plural(sum(_number(page, word) for word in ("free", "realloc_free")), "free")
     row("freed", sums["freed_self"], f"by {frees}")
     row("peak", peak_bytes, f"in {plural(peak_blocks, 'block')} at {show_ns(peak_time)}")
-    row("at the end", sums["live_self"], f"in {plural(sums['alive_blocks'], 'block')}")
+    row("at the end", sums["live_self"], f"in {plural(sums['live_blocks'], 'block')}")
     return grid
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from ..answers import figures
 from ..answers.table import gil_table, own_table, tree_table
 from ..answers.tree import Tree
 from ..tables import (
@@ -526,12 +525,12 @@ class Recorded(Facts):
     @cached_property
     def _function_figures(self) -> dict[str, Array]:
         """The figures of functions: all but percentiles."""
-        return figures.of_functions(self)
+        return self._tree.by_function()
 
     @cached_property
     def _percentiles(self) -> dict[str, Array]:
         """The percentiles of functions."""
-        return figures.percentiles(self)
+        return Tree(self, lengths=True).by_function()
 
     @cached_property
     def _label_sets(self) -> LabelSets:

@@ -290,6 +290,7 @@ static PyMethodDef functions[] = {
     {"perfetto_slices", ep_py_perfetto_slices, METH_VARARGS, NULL},
     {"perfetto_counters", ep_py_perfetto_counters, METH_VARARGS, NULL},
     {"tree_below", ep_py_tree_below, METH_VARARGS, NULL},
+    {"added_columns", ep_py_added_columns, METH_NOARGS, NULL},
     {"tree_outermost", ep_py_tree_outermost, METH_VARARGS, NULL},
     {"arrow_schema", ep_py_arrow_schema, METH_VARARGS, NULL},
     {"arrow_stream", ep_py_arrow_stream, METH_VARARGS, NULL},

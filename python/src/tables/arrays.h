@@ -35,5 +35,6 @@ PyObject *ep_py_gather(PyObject *module, PyObject *args);
 /* tree_below(parent, values), tree_outermost(parent, keys): sums over a tree; trace_fold.c. */
 PyObject *ep_py_tree_below(PyObject *module, PyObject *args);
 PyObject *ep_py_tree_outermost(PyObject *module, PyObject *args);
+PyObject *ep_py_added_columns(PyObject *module, PyObject *unused);
 
 #endif

@@ -119,6 +119,45 @@ fields_object(const field *fields, const void *rows, size_t count, size_t stride
     return result;
 }
 
+/* {column: array} of what is summed up by function; the last row is what belongs to no function. */
+static PyObject *
+functions_object(const ep_summary *functions, bool with_lengths)
+{
+    PyObject *columns = PyDict_New();
+    for (const ep_column *c = ep_table_columns; columns != NULL && c->name != NULL; c++) {
+        if (c->step != EP_STEP_SUMMARY && (c->step != EP_STEP_LENGTHS || !with_lengths)) {
+            continue;
+        }
+        PyObject *array =
+            ep_py_gathered(functions->rows, functions->count, c->stride, c->member_at, c->type);
+        if (array == NULL || PyDict_SetItemString(columns, c->name, array) < 0) {
+            Py_CLEAR(columns);
+        }
+        Py_XDECREF(array);
+    }
+    return columns;
+}
+
+/* added_columns() -> names of the columns of functions that can be added up over recordings. */
+PyObject *
+ep_py_added_columns(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    PyObject *names = PyList_New(0);
+    for (const ep_column *c = ep_table_columns; names != NULL && c->name != NULL; c++) {
+        if (c->step != EP_STEP_SUMMARY || c->member_at >= offsetof(ep_function_stats, net)) {
+            continue;
+        }
+        PyObject *name = PyUnicode_FromString(c->name);
+        if (name == NULL || PyList_Append(names, name) < 0) {
+            Py_CLEAR(names);
+        }
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
 /* A tuple of a figure of each domain. */
 static PyObject *
 domains_object(const uint64_t *by_domain)
@@ -136,7 +175,7 @@ tree_object(const ep_tree *tree)
     size_t threads = tree->facts.thread_count;
     /* leaves[0] is none */
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N}", "domains_at_peak",
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}", "domains_at_peak",
         domains_object(tree->domain_at_peak), "domains_allocated", domains_object(tree->domain_allocated),
         "nodes", fields_object(node_fields, tree->nodes, tree->node_count, sizeof *tree->nodes), "leaves",
         fields_object(leaf_fields, tree->leaves + 1, tree->leaf_count - 1, sizeof *tree->leaves),
@@ -149,7 +188,8 @@ tree_object(const ep_tree *tree)
         "unknown_frees", (unsigned long long)tree->unknown_frees, "frees_lost",
         (unsigned long long)tree->frees_lost, "freed_unseen", (unsigned long long)tree->freed_unseen,
         "unmatched_ends", (unsigned long long)tree->unmatched, "ends_unseen",
-        (unsigned long long)tree->ends_unseen, "lengths",
+        (unsigned long long)tree->ends_unseen, "functions",
+        functions_object(&tree->functions, tree->with_lengths), "lengths",
         fields_object(length_fields, tree->lengths, tree->length_count, sizeof *tree->lengths));
 }
 

@@ -113,7 +113,6 @@ PyObject *ep_py_fault_table(PyObject *module, PyObject *unused);
 ep_py_trace *ep_py_trace_of(ep_trace *trace, PyObject *path);
 
 /* trace_summary.c; each takes care of its own steps. */
-PyObject *ep_py_trace_function_stats(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_curve(PyObject *self, PyObject *domains);
 PyObject *ep_py_trace_bins(PyObject *self, PyObject *args);
 PyObject *ep_py_trace_peak(PyObject *self, PyObject *domains);
@@ -132,7 +131,6 @@ PyObject *ep_py_trace_tenures(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_lost(PyObject *self, PyObject *unused);
 
 #define EP_PY_SUMMARY_METHODS                                          \
-    {"function_stats", ep_py_trace_function_stats, METH_NOARGS, NULL}, \
         {"curve", ep_py_trace_curve, METH_O, NULL},                    \
         {"bins", ep_py_trace_bins, METH_VARARGS, NULL},                \
         {"peak", ep_py_trace_peak, METH_O, NULL},                      \

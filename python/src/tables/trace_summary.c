@@ -1,4 +1,4 @@
-/* The sums of summary.c as NumPy arrays, from which the package makes tables. */
+/* The sums of summary.h as NumPy arrays, from which the package makes tables. */
 #include "trace_object.h"
 
 #include "arrays.h"
@@ -19,32 +19,6 @@ groups_object(const ep_groups *groups)
     return Py_BuildValue("NNN", EP_PY_GATHERED(groups->rows, groups->count, ep_group, key, EP_TYPE_INT32),
                          EP_PY_GATHERED(groups->rows, groups->count, ep_group, bytes, EP_TYPE_INT64),
                          EP_PY_GATHERED(groups->rows, groups->count, ep_group, blocks, EP_TYPE_INT64));
-}
-
-/* ---- Functions ------------------------------------------------------------------------------- */
-
-/* {column: array} of what is summed up; the last row is what belongs to no function. */
-PyObject *
-ep_py_trace_function_stats(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_SUMMARY) < 0) {
-        return NULL;
-    }
-    const ep_summary *summary = &self->trace.summary;
-    PyObject *columns = PyDict_New();
-    for (const ep_column *c = ep_table_columns; columns != NULL && c->name != NULL; c++) {
-        if (c->table != EP_TABLE_FUNCTIONS || c->step != EP_STEP_SUMMARY) {
-            continue;
-        }
-        PyObject *array = ep_py_gathered(summary->rows, summary->count, c->stride, c->member_at, c->type);
-        if (array == NULL || PyDict_SetItemString(columns, c->name, array) < 0) {
-            Py_CLEAR(columns);
-        }
-        Py_XDECREF(array);
-    }
-    return columns;
 }
 
 /* ---- Memory over time ------------------------------------------------------------------------ */

@@ -92,7 +92,7 @@ def functions_of(trace: Trace) -> Table:
         return table
 
     def unknown(column: Column) -> Column:
-        if column.name not in functions.BYTES and column.name not in functions.BLOCKS:
+        if column.unit != "bytes" and not column.name.startswith("blocks"):
             return column
         return Column(
             column.name,

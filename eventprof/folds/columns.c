@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "by_function.h"
 #include "names.h"
 
 /* ---- The functions that fill columns, below: one for each FILL and BLOCKS of the list -------- */
@@ -169,6 +170,9 @@ ep_status
 ep_column_reach(ep_trace *trace, const ep_column *column, ep_error *error)
 {
     ep_status status = ep_trace_reach(trace, column->step, error);
+    if (status == EP_OK && (column->step == EP_STEP_SUMMARY || column->step == EP_STEP_LENGTHS)) {
+        status = ep_fold_functions(trace, column->step == EP_STEP_LENGTHS, error);
+    }
     if (status != EP_OK || column->pairs == 0) {
         return status;
     }
