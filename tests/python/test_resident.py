@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -278,3 +279,41 @@ def test_the_report_names_the_part():
     assert parts["of it not seen"] == (
         parts["resident set"] - parts["of it the recorder's"] - trace._tree.facts["peak"]
     )
+
+
+FORKS = """
+import os
+import threading
+
+for _ in range(20):
+    thread = threading.Thread(target=len, args=("",))
+    thread.start()  # its log starts the helper thread again
+    thread.join()
+    child = os.fork()  # ends it
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+for _ in range(1_000_000):
+    len("")  # takes what the helper thread has made ready
+"""
+
+
+def test_a_helper_thread_that_is_ended_while_it_samples_makes_nothing_more(tmp_path):
+    """It made one chunk more at each end, and wrote beyond the place for three."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or os.environ.get("LD_PRELOAD"):
+        pytest.skip("needs a C compiler, and no other preloaded library")
+    library = tmp_path / "slow_statm.so"
+    source = Path(__file__).parent / "slow_statm.c"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", source, "-o", library, "-ldl"], check=True)
+    (tmp_path / "forks.py").write_text(FORKS)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "eventprof", "run", "-o", "out-%p.epr", "forks.py"],
+        cwd=tmp_path,
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert ended.returncode == 0, ended.stderr
