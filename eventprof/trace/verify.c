@@ -613,7 +613,8 @@ replay_call(verifier *v, size_t row)
     int32_t function = function_of(map, closes, id);
     if (EP_UNLIKELY(function < 0)) {
         bool beyond = id >= (closes ? map->name_count : map->site_count);
-        ep_trace_fault_sort sort = closes || !beyond ? EP_TRACE_FAULT_UNKNOWN_FUNCTION : EP_TRACE_FAULT_UNKNOWN_SITE;
+        ep_trace_fault_sort sort =
+            closes || !beyond ? EP_TRACE_FAULT_UNKNOWN_FUNCTION : EP_TRACE_FAULT_UNKNOWN_SITE;
         ep_trace_fault fault = fault_at(v->input, sort, row);
         fault.expected = (int64_t)(closes ? map->name_count : map->site_count);
         fault.found = id;

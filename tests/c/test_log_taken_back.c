@@ -406,7 +406,7 @@ START_TEST(nothing_is_left_behind_a_call_that_was_taken_back)
 }
 END_TEST
 
-/* A removal that does not depend on luck: what the reader holds is taken back and overwritten under its hands. */
+/* What the reader holds is taken back and overwritten under its hands, each time. */
 START_TEST(a_reader_that_stood_on_a_block_taken_back_ends_there)
 {
     ep_log *log = fresh_log(5000);

@@ -273,8 +273,8 @@ typedef struct mapping {
     uintptr_t start, end;
 } mapping;
 
-/* Mappings that were recorded and not unmapped, in order of address. A fork waits for the engine's lock, and
- * under it nothing is recorded. */
+/* Mappings that were recorded and not unmapped, in order of address. A fork waits for the engine's lock,
+ * and under it nothing is recorded. */
 static mapping mappings[PAGES_MAX] EP_GUARDED_BY(ep_engine_mutex);
 static size_t mapping_count EP_GUARDED_BY(ep_engine_mutex);
 
