@@ -137,14 +137,18 @@ def test_extremes_and_percentiles_are_those_of_all_calls(dataset, traces):
         keys = list(zip(*(trace.functions._column(name).items() for name in names), strict=True))
         calls = trace.calls
         whole = np.asarray(calls["flags"]) & (1 | 2 | 16) == 0
-        rows = zip(calls["function"][whole].tolist(), calls["duration"][whole].tolist(), strict=True)
+        rows = zip(
+            calls["function"][whole].tolist(), calls["duration"][whole].tolist(), strict=True
+        )
         for function, duration in rows:
             lengths[keys[function]].append(duration) if function is not None else None
     found = list(zip(*(table._column(name).items() for name in names), strict=True))
     assert len(found) > 50
     for row, key in enumerate(found):
         exact = sorted(lengths[key])
-        of = {name: table._column(name).items()[row] for name in ("min", "max", "p50", "p95", "p99")}
+        of = {
+            name: table._column(name).items()[row] for name in ("min", "max", "p50", "p95", "p99")
+        }
         assert (of["min"], of["max"]) == ((exact[0], exact[-1]) if exact else (None, None)), key
         for percent in (50, 95, 99) if exact else ():
             wanted = exact[(len(exact) * percent + 99) // 100 - 1]

@@ -123,7 +123,7 @@ def imports_of(package: Path, path: Path) -> Iterator[Import]:
         place = package.joinpath(*parts)
         return place.with_suffix(".py").exists() or place.is_dir() or parts[:1] == ("_core",)
 
-    tree = ast.parse((package / path).read_text(encoding="utf-8"))
+    tree = ast.parse((package / path).read_text(encoding="utf-8"), str(package / path))
     for statement, at_once in _statements(tree, at_once=True):
         found: list[tuple[str, ...]] = []
         if isinstance(statement, ast.Import):
@@ -234,5 +234,8 @@ def described(root: Path, rooms: tuple[Room, ...] = ROOMS) -> str:
 
 def check(root: Path) -> tuple[int, str]:
     """Look for imports that run upwards, for a circle, and for what the table no longer says."""
-    text = upward(root / PACKAGE) + circle(root / PACKAGE) + described(root)
+    try:
+        text = upward(root / PACKAGE) + circle(root / PACKAGE) + described(root)
+    except SyntaxError as error:
+        text = f"{error.filename}:{error.lineno}: {error.msg}\n"
     return int(bool(text)), text

@@ -47,7 +47,9 @@ def write(table: Table, sort: str) -> None:
     def shown(name: str, value: Any) -> str:
         return rows.cell(show.get(table._column(name).unit, "{:,}".format), value)
 
-    columns = {name: table._column(name).items() for name in (*names, "name", "module", "file", "line")}
+    columns = {
+        name: table._column(name).items() for name in (*names, "name", "module", "file", "line")
+    }
     lines = []
     for number in range(len(table)):
         row = {name: column[number] for name, column in columns.items()}

@@ -35,7 +35,7 @@ _PERCENTS = (50, 95, 99)
 _NAMES = ("name", "module", "file", "line", "kind")
 
 
-_def percentiles_of_bins(
+def _percentiles_of_bins(
     function: Array,
     low: Array,
     high: Array,
