@@ -150,7 +150,7 @@ EXPLAINED = [
     (
         "test.test_external_inspection.*.test_remote_stack_trace",
         "The case starts a Python and reads its stack from outside. That Python is recorded, too: the interpreter calls "
-        "f(*args) through C where calls are monitored, and what reads a stack from outside ends at the first frame that "
+        "``f(*args)`` through C where calls are monitored, and what reads a stack from outside ends at the first frame that "
         "C called. It is so with any tool.",
     ),
     (
