@@ -106,7 +106,7 @@ make_paths(ep_tree_folding *f, const ep_tree *tree, const uint8_t *keep, const u
     }
 }
 
-/* Marks the leaves whose figures may still change: with blocks, or with a block that a realloc may revive. */
+/* Marks the leaves whose figures may still change: with blocks, or with one that a realloc may revive. */
 static void
 mark_pending(ep_tree_folding *f, const ep_tree *tree)
 {
@@ -276,7 +276,8 @@ renumber_paths(const ep_tree_folding *f, size_t node_paths, const uint32_t *node
 }
 
 ep_status
-ep_tree_keep_paths(ep_tree *tree, const ep_tree_folding *f, const uint32_t *node_to, const uint32_t *leaf_to)
+ep_tree_keep_paths(ep_tree *tree, const ep_tree_folding *f, const uint32_t *node_to,
+                   const uint32_t *leaf_to)
 {
     uint32_t *to = ep_array_new_zeroed(f->path_count, sizeof *to);
     uint32_t *of_leaf = ep_array_new_zeroed(tree->leaf_count, sizeof *of_leaf);

@@ -5,10 +5,10 @@
  *          |  +- 3 f
  *          +- 4 f
  *
- * What the bound of the tree folds away has been summed by then: the figures of its nodes are final. Those of
- * a leaf are not, as long as it has blocks; it keeps its *path*, the functions of the nodes that were folded
- * around it, until these are freed. So a function's figures do not depend on the bound. A path takes 16
- * bytes a node that was folded, and each leaf with blocks stays. */
+ * What the bound of the tree folds away has been summed by then: the figures of its nodes are final.
+ * Those of a leaf are not, as long as it has blocks; it keeps its *path*, the functions of the nodes that
+ * were folded around it, until these are freed. So a function's figures do not depend on the bound. A
+ * path takes 16 bytes a node that was folded, and each leaf with blocks stays. */
 #ifndef EP_BY_FUNCTION_H
 #define EP_BY_FUNCTION_H
 

@@ -133,7 +133,7 @@ typedef struct ep_tree {
     bool by_thread;           /* set between open and run: see below */
     ep_tree_length *lengths;  /* in no order; after end() by function and bin */
     size_t length_count, length_capacity;
-    ep_summary functions;     /* after end(), if not by_thread: by_function.h; percentiles only with_lengths */
+    ep_summary functions;     /* after end(), not by_thread: by_function.h; percentiles: with_lengths */
 
     int64_t peak_ns;          /* -1: no block was ever alive */
     uint64_t peak, peak_blocks;

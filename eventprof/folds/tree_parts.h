@@ -332,8 +332,8 @@ typedef struct ep_tree_folding {
     uint8_t *is_pending;      /* by leaf */
 } ep_tree_folding;
 
-/* Adds up what is folded: all nodes but those to keep. keep: by node; NULL: the pass has ended, all is summed.
- * Returns through f: new, for ep_tree_folding_clear(), also on failure. Fails: EP_NOMEM. */
+/* Adds up what is folded: all nodes but those to keep. keep: by node; NULL: the pass has ended, and all is
+ * summed. Returns through f: new, for ep_tree_folding_clear(), also on failure. Fails: EP_NOMEM. */
 EP_COLD EP_CHECKED ep_status ep_tree_sum_folded(ep_tree *tree, const uint8_t *keep, ep_tree_folding *f);
 void ep_tree_folding_clear(ep_tree_folding *f);
 

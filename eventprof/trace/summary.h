@@ -22,8 +22,8 @@ typedef struct ep_figures {
 #undef EP_LEAF_FIGURE
 } ep_figures;
 
-/* A *slice* is a call, or a run of a generator; it is whole when both its ends were recorded, and only whole
- * slices have a known duration: mean to p99 are theirs, -1 without any. */
+/* A *slice* is a call, or a run of a generator; it is whole when both its ends were recorded, and only
+ * whole slices have a known duration: mean to p99 are theirs, -1 without any. */
 typedef struct ep_function_stats {
     ep_figures own;         /* by itself */
     ep_figures below;       /* with all that it called; of nested slices of one function the outermost */
@@ -35,7 +35,8 @@ typedef struct ep_function_stats {
     int64_t churn, churn_self;    /* of allocated: freed again, by anybody: allocated - live */
     double mean;
     int64_t min, max;
-    int64_t p50, p95, p99;  /* the smallest that so many % do not exceed: exact below 128 ns, else within 1 % */
+    int64_t p50, p95, p99;  /* the smallest that so many % do not exceed; exact below 128 ns, else
+                               within 1 % */
 } ep_function_stats;
 
 /* The functions of the map in its order, and then one row for unknown functions and for blocks whose free

@@ -132,6 +132,15 @@ def tree(tmp_path_factory):
         example("Adding a column", "eventprof/folds/columns.c"),
     )
     append(
+        tree / "eventprof/trace/figures.def",
+        example("Adding a column", "eventprof/trace/figures.def"),
+    )
+    insert_after(
+        tree / "eventprof/folds/columns.def",
+        r"EP_COLUMN\(FUNCTIONS, recursive,[^;]*?\"\)\n",
+        example("Adding a column", "eventprof/folds/columns.def, after the row of FUNCTIONS"),
+    )
+    append(
         tree / "python/src/hooks/sources.def",
         example("Adding a source", "python/src/hooks/sources.def", "#"),
     )
@@ -188,6 +197,29 @@ def test_the_row_of_a_kind_and_of_a_column_reaches_python(tree, tmp_path):
     )
 
     assert printed == "['call', 'wait', 'return'] [0]\n"
+
+
+@pytest.mark.slow
+def test_a_figure_of_functions_is_two_rows(tree, tmp_path):
+    printed = python(
+        tree,
+        "from eventprof.cli import functions\n"
+        "from eventprof.cli.verbs import guide\n"
+        "from eventprof.datasets import parts\n"
+        "def fail(): raise ValueError\n"
+        "with eventprof.record(memory=False, output='raised.epr') as rec:\n"
+        "    for _ in range(3):\n"
+        "        try: fail()\n"
+        "        except ValueError: pass\n"
+        "for trace in (rec.trace, eventprof.open('raised.epr')):\n"
+        "    table = trace.functions\n"
+        "    print(dict(zip(table['name'].tolist(), table['raised'].tolist()))['fail'])\n"
+        "everywhere = guide.FIELDS['stats'][1], functions.COLUMNS, parts.FUNCTION_SUMS\n"
+        "print(['raised' in place for place in everywhere])",
+        cwd=tmp_path,
+    )
+
+    assert printed.split("\n") == ["3", "3", "[True, True, True]", ""]
 
 
 @pytest.mark.slow

@@ -175,8 +175,9 @@ tree_object(const ep_tree *tree)
     size_t threads = tree->facts.thread_count;
     /* leaves[0] is none */
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}", "domains_at_peak",
-        domains_object(tree->domain_at_peak), "domains_allocated", domains_object(tree->domain_allocated),
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}",
+        "domains_at_peak", domains_object(tree->domain_at_peak), "domains_allocated",
+        domains_object(tree->domain_allocated),
         "nodes", fields_object(node_fields, tree->nodes, tree->node_count, sizeof *tree->nodes), "leaves",
         fields_object(leaf_fields, tree->leaves + 1, tree->leaf_count - 1, sizeof *tree->leaves),
         "places", fields_object(place_fields, tree->places, tree->place_count, sizeof *tree->places),

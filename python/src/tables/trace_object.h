@@ -130,16 +130,16 @@ PyObject *ep_py_trace_survey(PyObject *object, PyObject *unused);
 PyObject *ep_py_trace_tenures(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_lost(PyObject *self, PyObject *unused);
 
-#define EP_PY_SUMMARY_METHODS                                          \
-        {"curve", ep_py_trace_curve, METH_O, NULL},                    \
-        {"bins", ep_py_trace_bins, METH_VARARGS, NULL},                \
-        {"peak", ep_py_trace_peak, METH_O, NULL},                      \
-        {"moment", ep_py_trace_moment, METH_O, NULL},                  \
-        {"alive", ep_py_trace_alive, METH_VARARGS, NULL},              \
-        {"temporary", ep_py_trace_temporary, METH_VARARGS, NULL},      \
-        {"stacks", ep_py_trace_stacks, METH_NOARGS, NULL},             \
-    {                                                                  \
-        "sites", ep_py_trace_sites, METH_NOARGS, NULL                  \
+#define EP_PY_SUMMARY_METHODS                                     \
+    {"curve", ep_py_trace_curve, METH_O, NULL},                   \
+        {"bins", ep_py_trace_bins, METH_VARARGS, NULL},           \
+        {"peak", ep_py_trace_peak, METH_O, NULL},                 \
+        {"moment", ep_py_trace_moment, METH_O, NULL},             \
+        {"alive", ep_py_trace_alive, METH_VARARGS, NULL},         \
+        {"temporary", ep_py_trace_temporary, METH_VARARGS, NULL}, \
+        {"stacks", ep_py_trace_stacks, METH_NOARGS, NULL},        \
+    {                                                             \
+        "sites", ep_py_trace_sites, METH_NOARGS, NULL             \
     }
 
 #endif

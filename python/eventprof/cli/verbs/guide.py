@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import textwrap
 
+from ...tables.descriptions import described
+
 EXAMPLES = (("eventprof guide", "the page, in plain text"),)
 
 #: The answer of verbs that write a file.
@@ -27,11 +29,7 @@ FIELDS = {
         "folded_total",
     )),
     "stats": ("a row for each function", (
-        "handle", "name", "module", "file", "line", "kind", "calls", "resumes",
-        "recursive", "total", "self", "waited", "waited_self", "mean", "min", "max",
-        "p50", "p95", "p99", "allocated", "allocated_self", "freed", "freed_self",
-        "net", "net_self", "blocks", "blocks_self", "live", "live_self", "churn",
-        "churn_self", "temporary", "temporary_self", "at_peak", "at_peak_self",
+        "handle", *(column.name for column in described("functions")),
     )),
     "requests": ("a row a request, the slowest first; with --request a row a function", (
         "handle", "request", "method", "route", "path", "status", "error", "start", "total",
