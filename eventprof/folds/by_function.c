@@ -146,12 +146,12 @@ forget_old_peak(ep_tree *tree)
 
 /* Puts what nodes and leaves have of a figure into the values of their paths. */
 static void
-gather(const ep_tree_folding *f, const ep_tree *tree, const figure *of, int64_t *values)
+gather(const ep_tree_folding *f, const ep_tree *tree, const figure *what, int64_t *values)
 {
     memset(values, 0, f->path_count * sizeof *values);
-    if (!of->of_leaf) {
+    if (!what->of_leaf) {
         for (size_t i = 1; i < tree->node_count; i++) {
-            add(&values[f->of_node[i]], value_at(&tree->nodes[i], of->from));
+            add(&values[f->of_node[i]], value_at(&tree->nodes[i], what->from));
         }
         return;
     }
@@ -160,29 +160,29 @@ gather(const ep_tree_folding *f, const ep_tree *tree, const figure *of, int64_t 
             continue;
         }
         int64_t *value = &values[f->of_leaf[i]];
-        add(value, value_at(&tree->leaves[i], of->from));
-        if (i < tree->gone_capacity && (IS(of, live) || IS(of, live_blocks))) {
-            add(value, (int64_t)(IS(of, live) ? tree->gone[i].bytes : tree->gone[i].blocks));
+        add(value, value_at(&tree->leaves[i], what->from));
+        if (i < tree->gone_capacity && (IS(what, live) || IS(what, live_blocks))) {
+            add(value, (int64_t)(IS(what, live) ? tree->gone[i].bytes : tree->gone[i].blocks));
         }
     }
 }
 
 static void
-add_figure(const ep_tree_folding *f, const figure *of, int64_t *values, ep_function_stats *rows)
+add_figure(const ep_tree_folding *f, const figure *what, int64_t *values, ep_function_stats *rows)
 {
-    bool begins = IS(of, calls) || IS(of, resumes);
+    bool begins = IS(what, calls) || IS(what, resumes);
     for (size_t i = 1; i < f->path_count; i++) {
         const ep_tree_path *path = &f->paths[i];
         if (path->function != EP_PLACE_OTHER && values[i] != 0) {
             ep_function_stats *row = row_of(rows, path->function);
-            add_at(&row->own, of->to, values[i]);
+            add_at(&row->own, what->to, values[i]);
             row->recursive += begins && !path->is_outermost ? values[i] : 0;
         }
     }
     for (size_t i = f->path_count; i-- > 1;) {
         const ep_tree_path *path = &f->paths[i];
         if (path->function != EP_PLACE_OTHER && path->is_outermost) {
-            add_at(&row_of(rows, path->function)->below, of->to, values[i]);
+            add_at(&row_of(rows, path->function)->below, what->to, values[i]);
         }
         add(&values[path->parent], values[i]);
     }

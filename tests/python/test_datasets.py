@@ -146,13 +146,17 @@ def test_extremes_and_percentiles_are_those_of_all_calls(dataset, traces):
     assert len(found) > 50
     for row, key in enumerate(found):
         exact = sorted(lengths[key])
-        of = {
+        figures = {
             name: table._column(name).items()[row] for name in ("min", "max", "p50", "p95", "p99")
         }
-        assert (of["min"], of["max"]) == ((exact[0], exact[-1]) if exact else (None, None)), key
+        assert (figures["min"], figures["max"]) == (
+            (exact[0], exact[-1]) if exact else (None, None)
+        ), key
         for percent in (50, 95, 99) if exact else ():
             wanted = exact[(len(exact) * percent + 99) // 100 - 1]
-            assert abs(of[f"p{percent}"] - wanted) <= (wanted / 100 if wanted >= 128 else 0), key
+            assert abs(figures[f"p{percent}"] - wanted) <= (wanted / 100 if wanted >= 128 else 0), (
+                key
+            )
 
 
 def test_the_tree_is_that_of_the_traces_added_up(dataset, added):

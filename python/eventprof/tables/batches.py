@@ -70,7 +70,7 @@ def read_events(
     functions, threads : array of bool, optional
         Only events of these rows of `functions` and `threads`.
     """
-    known = [of.name for of in described("events") if of.name not in ("event", "name")]
+    known = [column.name for column in described("events") if column.name not in ("event", "name")]
     every = (1 << 128) - 1 if kinds is None else kinds
 
     def give(columns: dict[str, Array]) -> bool:

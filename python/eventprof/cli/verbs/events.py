@@ -313,9 +313,9 @@ class _Names:
         )  # fmt: skip
         for part in rows._parts(table[list(columns)]):
             for row in zip(*rows._items(part), strict=True):
-                said = _line(dict(zip(columns, row, strict=True)), self.functions, self.files)
+                text = _line(dict(zip(columns, row, strict=True)), self.functions, self.files)
                 thread = self.threads[row[1]]
-                print(f"{row[0]:>15,}  {thread:<{width}}  {row[2]:<14}  {said}")
+                print(f"{row[0]:>15,}  {thread:<{width}}  {row[2]:<14}  {text}")
 
 
 def _line(row: dict[str, Any], functions: list[str], files: list[str | None]) -> str:
