@@ -89,8 +89,8 @@ typedef enum ep_step {
 /* Makes *out a trace of what a recorder of this process recorded. steals capture. */
 void ep_trace_of_capture(ep_capture *capture, uint32_t only_thread, ep_trace *out);
 
-/* Computes a step, and the steps that it needs, unless they were computed before; of SUMMARY and LENGTHS only
- * the steps that they need: ep_column_reach() has the rest. error: may be NULL.
+/* Computes a step, and the steps that it needs, unless they were computed before; of SUMMARY and LENGTHS
+ * only the steps that they need: ep_column_reach() has the rest. error: may be NULL.
  * Fails: EP_NOMEM; EP_STATE, the watcher asked to stop; as the origin does. What was computed stays. */
 EP_CHECKED ep_status ep_trace_reach(ep_trace *trace, ep_step step, ep_error *error);
 

@@ -1,5 +1,5 @@
-/* What the suites of sums share: a program with all that is made of it, and sums by function that are counted
- * one by one. */
+/* What the suites of sums share: a program with all that is made of it, and sums by function that are
+ * counted one by one. */
 #ifndef EP_SUMMING_H
 #define EP_SUMMING_H
 
