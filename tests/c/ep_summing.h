@@ -57,19 +57,20 @@ function_of_event(const program *p, const ep_calls *calls, size_t event)
     size_t row = p->columns.alloc_row[event];
     uint32_t site = p->columns.id[row];
     int32_t call = calls->row_call[row];
-    return call >= 0 ? calls->function[call] : site < SITES ? p->site_function[site] : -1;
+    return call >= 0 ? calls->function[call] : site < SITES ? p->site_function[site]
+                                                            : -1;
 }
 
 /* Adds a value to a figure of the function that an event belongs to, and of all around it. */
-#define COUNT_ONE(rows, p, calls, event, figure, value)                                         \
-    do {                                                                                        \
-        row_of(rows, function_of_event(p, calls, event))->own.figure += (value);                \
-        int32_t call_ = (calls)->row_call[(p)->columns.alloc_row[event]];                       \
-        if (call_ < 0)                                                                          \
-            row_of(rows, function_of_event(p, calls, event))->below.figure += (value);          \
-        for (; call_ >= 0; call_ = (calls)->parent[call_])                                      \
-            if (((calls)->flags[call_] & EP_CALL_RECURSIVE) == 0)                               \
-                row_of(rows, (calls)->function[call_])->below.figure += (value);                \
+#define COUNT_ONE(rows, p, calls, event, figure, value)                                \
+    do {                                                                               \
+        row_of(rows, function_of_event(p, calls, event))->own.figure += (value);       \
+        int32_t call_ = (calls)->row_call[(p)->columns.alloc_row[event]];              \
+        if (call_ < 0)                                                                 \
+            row_of(rows, function_of_event(p, calls, event))->below.figure += (value); \
+        for (; call_ >= 0; call_ = (calls)->parent[call_])                             \
+            if (((calls)->flags[call_] & EP_CALL_RECURSIVE) == 0)                      \
+                row_of(rows, (calls)->function[call_])->below.figure += (value);       \
     } while (0)
 
 static inline void

@@ -57,11 +57,11 @@ fails(const void *caller, int error)
     return true;
 }
 
-#define REAL(type, name, ...)                            \
-    static type (*real)(__VA_ARGS__);                    \
-    if (real == NULL) {                                  \
-        void *found = dlsym(RTLD_NEXT, name);            \
-        memcpy(&real, &found, sizeof real);              \
+#define REAL(type, name, ...)                 \
+    static type (*real)(__VA_ARGS__);         \
+    if (real == NULL) {                       \
+        void *found = dlsym(RTLD_NEXT, name); \
+        memcpy(&real, &found, sizeof real);   \
     }
 #define CALLER __builtin_return_address(0)
 
