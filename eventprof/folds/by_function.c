@@ -204,6 +204,23 @@ add_extremes(const ep_tree_folding *f, const ep_tree *tree, ep_function_stats *r
     }
 }
 
+/* Not doubled, as summing up takes time for each function anyway, and a row has 376 bytes. */
+static bool
+make_room(ep_tree *tree, size_t functions)
+{
+    if (functions <= tree->summed_capacity) {
+        return true;
+    }
+    ep_function_stats *grown = ep_realloc(tree->summed, functions, sizeof *grown);
+    if (grown == NULL) {
+        return false;
+    }
+    memset(grown + tree->summed_capacity, 0, (functions - tree->summed_capacity) * sizeof *grown);
+    tree->summed = grown;
+    tree->summed_capacity = functions;
+    return true;
+}
+
 ep_status
 ep_tree_sum_folded(ep_tree *tree, const uint8_t *keep, ep_tree_folding *f)
 {
@@ -221,8 +238,7 @@ ep_tree_sum_folded(ep_tree *tree, const uint8_t *keep, ep_tree_folding *f)
     int64_t *values = ep_array_new(tree->node_count + tree->path_count + 1, sizeof *values);
     bool has_memory = marks != NULL && f->of_node != NULL && f->of_leaf != NULL && f->is_pending != NULL &&
                       f->paths != NULL && values != NULL &&
-                      ep_grow((void **)&tree->summed, &tree->summed_capacity, functions,
-                              sizeof *tree->summed) &&
+                      make_room(tree, functions) &&
                       mark_outermost(tree, marks) == EP_OK;
     if (has_memory) {
         for (size_t i = 1; i < tree->leaf_count; i++) {
@@ -385,9 +401,8 @@ ep_tree_sum(ep_tree *tree)
     ep_tree_folding f = {0};
     ep_status status = ep_tree_sum_folded(tree, NULL, &f);
     ep_tree_folding_clear(&f);
-    ep_function_stats *rows = status == EP_OK ? ep_array_new(count, sizeof *rows) : NULL;
-    if (rows == NULL) {
-        return EP_NOMEM;
+    if (status != EP_OK) {
+        return status;
     }
     tree->summed[0].own.freed += (int64_t)tree->freed_unseen;
     tree->summed[0].below.freed += (int64_t)tree->freed_unseen;
@@ -395,8 +410,12 @@ ep_tree_sum(ep_tree *tree)
         finish_row(&tree->summed[i]);
     }
     add_percentiles(tree);
-    memcpy(rows, tree->summed + 1, (count - 1) * sizeof *rows);
-    rows[count - 1] = tree->summed[0];
+    /* The rows become the table, where that of no function is the last. */
+    ep_function_stats *rows = tree->summed, none = rows[0];
+    memmove(rows, rows + 1, (count - 1) * sizeof *rows);
+    rows[count - 1] = none;
+    tree->summed = NULL;
+    tree->summed_capacity = 0;
     ep_summary_clear(&tree->functions);
     tree->functions = (ep_summary){count, rows};
     return EP_OK;
