@@ -34,7 +34,7 @@ def _slow_text(trace: Trace, tree: Tree) -> list[str]:
         return []
     waited, blocked = int(tree.lock_waited.sum()), int(tree.blocked.sum())
     heads = [f"slow, by own line (working time {show_ns(tree.working)})"]
-    others = [(waited, "waiting for the GIL"), (blocked, "blocked")]
+    others = [(waited, "waiting for the GIL or a lock"), (blocked, "blocked")]
     parts = [f"{show_ns(time)} {what}" for time, what in others if 100 * time >= tree.working]
     if parts:
         heads.append(f"outside of it: {', '.join(parts)}")
