@@ -14,9 +14,8 @@ from amounts import LONG
 # Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
 LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
 
-#: A test with so many cases is shared out by --share, in so many shares.
+#: A test with so many cases is shared out by --share.
 MANY_CASES = 6
-SHARES = 3
 
 # No faulthandler_timeout in pyproject.toml: its watchdog is a new thread for each test, whose first free of a
 # block is seen, or not, by a recorder that the test starts.
@@ -51,20 +50,20 @@ def pytest_addoption(parser):
     )
     parser.addoption(
         "--share",
-        metavar="NUMBER",
-        type=int,
-        help=f"of a test with {MANY_CASES} cases or more, each {SHARES}rd alone, from this one on",
+        metavar="K/N",
+        help=f"of a test with {MANY_CASES} cases or more, every Nth alone, from the Kth on",
     )
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what --long asks for, and the cases of --share, of which each Python has others."""
-    share, cases, kept, left_out = config.getoption("--share"), Counter(), [], []
+    share, shares = map(int, (config.getoption("--share") or "0/1").split("/"))
+    cases, kept, left_out = Counter(), [], []
     of_test = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
         name = item.nodeid.partition("[")[0]
         cases[name] += 1
-        is_ours = share is None or of_test[name] < MANY_CASES or cases[name] % SHARES == share
+        is_ours = of_test[name] < MANY_CASES or cases[name] % shares == share
         is_today = LONG or item.get_closest_marker("long") is None
         (kept if is_ours and is_today else left_out).append(item)
     if left_out:

@@ -31,7 +31,7 @@ CHOSEN = {"no-newest": "not newest", "beside": "not newest and not version"}
 NOTHING_RAN = 5  # pytest's exit code
 #: Set by ``./dev test --long``; tests/python/amounts.py asks for it, too.
 LONG = "EVENTPROF_TEST_LONG"
-SHARES = 3  # of the cases, as in tests/python/conftest.py
+SHARES = 3  # of the cases of a test that has many
 
 
 def share(python: Python) -> int:
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
     if part in CHOSEN:
         rest = ["-m", CHOSEN[part], *rest]
         if not os.environ.get(LONG):
-            rest = [f"--share={share(python)}", *rest]
+            rest = [f"--share={share(python)}/{SHARES}", *rest]
     if part in HALVED:
         status = run_halves(python, turn, [*HALVED[part], *rest])
     else:
