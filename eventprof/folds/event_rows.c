@@ -50,9 +50,8 @@ has_key(const void *unused, const void *at, uintptr_t key)
 static const frame *
 find_begin(const ep_event_rows *rows, rows_thread *t, unsigned kind, uint32_t name)
 {
-    const ep_id_map *map = rows->facts.map;
-    int32_t function = name < map->name_count ? map->name_function[name] : -1;
-    int32_t key = ep_call_key(function, ep_kinds_has(ep_kinds_c, kind));
+    int32_t key =
+        ep_call_key(ep_name_function(rows->facts.map, name), ep_kinds_has(ep_kinds_c, kind));
     const frame *top = &t->frames[t->depth];
     if (EP_LIKELY(t->depth > 0 && top->key == key)) {
         return top;
@@ -156,9 +155,7 @@ is_chosen(const ep_event_rows *rows, const ep_columns *c, size_t row)
     }
     const ep_id_map *map = rows->facts.map;
     uint32_t id = c->id[row];
-    int32_t function = !ep_kind_has_name(kind) ? ep_site_function(map, id)
-                       : id < map->name_count  ? map->name_function[id]
-                                               : -1;
+    int32_t function = ep_kind_has_name(kind) ? ep_name_function(map, id) : ep_site_function(map, id);
     return function >= 0 && (size_t)function < choice->function_count && choice->functions[function];
 }
 

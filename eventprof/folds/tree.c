@@ -158,8 +158,7 @@ end_call(ep_tree *tree, ep_tree_thread *t, uint8_t work, uint32_t name, int64_t 
          int64_t waited_ns)
 {
     const ep_id_map *map = tree->facts.map;
-    int32_t function = name < map->name_count ? map->name_function[name] : -1;
-    int32_t key = ep_call_key(function, (work & WORK_OF_C) != 0);
+    int32_t key = ep_call_key(ep_name_function(map, name), (work & WORK_OF_C) != 0);
     bool raised = (work & WORK_RAISED) != 0;
     if (EP_LIKELY(t->depth > 0 && t->frames[t->depth].key == key)) {
         tree->nodes[t->frames[t->depth].node].raised += raised;

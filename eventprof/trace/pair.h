@@ -182,6 +182,13 @@ ep_call_kind(const ep_calls *calls, size_t call)
                                       : calls->input->columns->kind[calls->open_row[call]];
 }
 
+/* Function row of a name; -1: unknown. */
+static inline int32_t
+ep_name_function(const ep_id_map *map, uint32_t name)
+{
+    return name < map->name_count ? map->name_function[name] : -1;
+}
+
 /* Function row of a site: the callee; for an allocator event the executing one. -1: unknown. */
 static inline int32_t
 ep_site_function(const ep_id_map *map, uint32_t site)

@@ -5,6 +5,7 @@
 
 #include "memory.h"
 #include "names.h"
+#include "pair.h"
 
 /* ---- Rows -------------------------------------------------------------------------------------- */
 
@@ -275,7 +276,7 @@ put_value(void *context, const label_value *value)
 static uint32_t
 name_for(const ep_rename *rename, uint32_t name_id)
 {
-    int32_t row = name_id < rename->map->name_count ? rename->map->name_function[name_id] : -1;
+    int32_t row = ep_name_function(rename->map, name_id);
     return row < 0 ? 0 : rename->names[row];
 }
 

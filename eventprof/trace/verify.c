@@ -476,10 +476,7 @@ typedef struct verifier {
 static int32_t
 function_of(const ep_id_map *map, bool names, uint32_t id)
 {
-    if (names) {
-        return id < map->name_count ? map->name_function[id] : -1;
-    }
-    return ep_site_function(map, id);
+    return names ? ep_name_function(map, id) : ep_site_function(map, id);
 }
 
 static bool

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._words import did_you_mean
 from ..tables.column import Array
-from .tree import OTHER, Tree
+from .tree import OTHER, Tree, ends_of
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -75,14 +75,9 @@ def build(tree: Tree, own: Array | None, limit: int, root: int = 0) -> Branch:
     visible[root] = True
     up = np.where(visible[tree.parent], tree.parent, 0).astype(np.int64)
     pending = ~visible[tree.parent]
-    if pending.any():  # the nearest visible node above; each round doubles how far `at` points
-        shown_at = np.where(visible, np.arange(tree.count), tree.parent).astype(np.int64)
-        while True:
-            further = shown_at[shown_at]
-            if np.array_equal(further, shown_at):
-                break
-            shown_at = further
-        up = shown_at[tree.parent]
+    if pending.any():  # the nearest visible node above
+        near = np.where(visible, np.arange(tree.count), tree.parent).astype(np.int64)
+        up = ends_of(near)[tree.parent]
     figures = {name: tree.below(name) for name in ("total", "lock_waited", "allocated", "at_peak")}
     self_time = np.zeros(tree.count, dtype=np.int64)
     keepers = np.flatnonzero(visible)

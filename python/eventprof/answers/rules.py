@@ -16,6 +16,7 @@ from .. import _core
 from .._words import show_bytes, show_ns
 from ..tables.column import Array
 from .findings import Case, Evidence, Finding
+from .tree import ends_of
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
 
@@ -407,12 +408,7 @@ def _calls_charged_to(case: Case, function: int, line: int) -> Any:
     charged = (callee == function) | (~own & (caller == function) & (caller_line == line))
     # A call is charged like the nearest call above it that is own, or that own code made.
     charged_to = np.where(own | called | (parent < 0), np.arange(len(callee)), parent)
-    while True:  # each round doubles how far `at` points
-        further = charged_to[charged_to]
-        if np.array_equal(further, charged_to):
-            break
-        charged_to = further
-    return np.flatnonzero(charged[charged_to])
+    return np.flatnonzero(charged[ends_of(charged_to)])
 
 
 def peak_holder(case: Case) -> Iterator[Finding]:

@@ -45,6 +45,18 @@ BLOCKING = {
 _BLOCKING_NAMES = {name for _, name in BLOCKING} | {"poll.poll", "epoll.poll"}
 
 
+def ends_of(pointers: Array) -> Array:
+    """Return for each item where the pointers from it end: at one that points to itself.
+
+    Each round doubles how far they point: as many rounds as the longest way has bits.
+    """
+    while True:
+        further = pointers[pointers]
+        if np.array_equal(further, pointers):
+            return pointers
+        pointers = further
+
+
 class Tree:
     """The calling-context tree of a trace.
 
@@ -390,11 +402,7 @@ class Tree:
         line = np.where(own[known], -1, np.where(own[callers], self.line, -1))
         owner = np.where(function >= 0, np.arange(self.count), self.parent)
         owner[0] = 0
-        while True:  # each round doubles how far `at` points, until it is an owner or the root
-            further = owner[owner]
-            if np.array_equal(further, owner):
-                break
-            owner = further
+        owner = ends_of(owner)
         return function[owner].astype(np.int32), line[owner].astype(np.int32)
 
     def leaf_owners(self, own: Array) -> tuple[Array, Array]:
