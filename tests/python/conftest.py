@@ -35,6 +35,11 @@ def pytest_runtest_call(item):
         raise
 
 
+def numbers_of(share):
+    number, shares = share.split("/")
+    return int(number), int(shares)
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--neighbours",
@@ -51,13 +56,15 @@ def pytest_addoption(parser):
     parser.addoption(
         "--share",
         metavar="K/N",
+        type=numbers_of,
+        default=(0, 1),
         help=f"of a test with {MANY_CASES} cases or more, every Nth alone, from the Kth on",
     )
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out what --long asks for, and the cases of --share, of which each Python has others."""
-    share, shares = map(int, (config.getoption("--share") or "0/1").split("/"))
+    share, shares = config.getoption("--share")
     cases, kept, left_out = Counter(), [], []
     of_test = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:

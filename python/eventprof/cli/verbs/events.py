@@ -90,7 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure(f"--from, --to: {error}", 2) from None
     words = _words(arguments.event)
     if arguments.last is not None and (arguments.limit or arguments.follow):
-        raise Failure("--last: with --limit or --follow nobody knows which events are the last", 2)
+        raise Failure(
+            "--last: not with --limit, which prints the first ones, nor with --follow, where the "
+            "last are yet to come",
+            2,
+        )
     writer = _Writer(arguments)
 
     def show(trace: Trace, events: Table) -> None:
