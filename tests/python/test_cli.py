@@ -468,7 +468,7 @@ def test_a_folder_takes_files_under_their_own_names(tmp_path):
         (["info", "not.epr"], 1, "not.epr"),
         (["report", "a.epr", "--width", "7"], 2, "--width must be 40 or more, not 7"),
         (["events", "a.epr", "--event", "cal"], 2, "there is no event 'cal'; did you mean 'call'?"),
-        (["events", "a.epr", "--last", "3", "--limit", "3"], 2, "--last: with --limit or --follow"),
+        (["events", "a.epr", "--last", "3", "--limit", "3"], 2, "--last: not with --limit"),
         (["events", "a.epr", "--from", "soon"], 2, "a time is a number and a unit, such as '2.5ms', not 'soon'"),
         (["events", "a.epr", "--thread", "third"], 1, "there is no such thread; there are"),
         (["save", "a.epr", "-o", "no/such/folder/x.epr"], 1, "no/such/folder"),

@@ -148,8 +148,9 @@ def test_a_million_functions_are_folded_into_other_and_that_is_said(tmp_path):
     )
     assert folded > count - (1 << 20)
     assert "nothing lost" in head
-    # 128 bytes a node of the bound; the rest is text and tuples of functions.
-    assert kib < count * 1.2
+    # 128 bytes a node of the bound; the rest is text and tuples of functions. 1.15 to 1.22 KiB a
+    # function by how the allocator's arenas fall; a copy of the sums would make it 1.9.
+    assert kib < count * 1.5
 
 
 def test_a_bound_on_nodes_loses_no_calls():

@@ -223,7 +223,7 @@ put(ep_log *log, uint64_t ticks, ep_kind kind, uint32_t id)
     }
 }
 
-static void
+static EP_INLINE void
 put_slow(ep_log *log, uint64_t ticks, PyFrameObject *frame_object, int what, PyObject *argument,
          bool began_by_throw)
 {
@@ -313,6 +313,23 @@ put_resumed(ep_log *log, uint64_t ticks, ep_frame *frame)
     }
 }
 
+/* A slice may end that an exception was thrown into. A function of its own, so that other events do not
+ * keep values for what comes after it. */
+static EP_COLD void
+end_thrown(ep_log *log, uint64_t ticks, PyFrameObject *frame_object, PyObject *argument)
+{
+    ep_frame *frame = ep_frame_of_object(frame_object);
+    PyCodeObject *code = ep_frame_code(frame);
+    ep_kind kind = close_kind(code, frame, argument);
+    bool began_by_throw = ep_py_end_throw(log, code, frame, kind);
+    ep_frame *resumed =
+        began_by_throw && kind == EP_KIND_RETURN ? ep_frame_resumed_unreported(frame) : NULL;
+    put_slow(log, ticks, frame_object, PyTrace_RETURN, argument, began_by_throw);
+    if (resumed != NULL) {
+        put_resumed(log, ticks, resumed);
+    }
+}
+
 static EP_WITH_FILTERS int
 hook_slow(PyFrameObject *frame_object, int what, PyObject *argument)
 {
@@ -329,21 +346,14 @@ hook_slow(PyFrameObject *frame_object, int what, PyObject *argument)
     if (EP_UNLIKELY(log == NULL)) {
         return 0;
     }
-    ep_frame *frame = ep_frame_of_object(frame_object);
-    PyCodeObject *code = ep_frame_code(frame);
     if (ep_footprint_active()) {
+        PyCodeObject *code = ep_frame_code(ep_frame_of_object(frame_object));
         take_back_own(log, frame_object, code, what == PyTrace_RETURN ? NULL : argument);
     }
-    bool began_by_throw = false;
-    ep_frame *resumed = NULL;
-    if (what == PyTrace_RETURN) {
-        ep_kind kind = close_kind(code, frame, argument);
-        began_by_throw = ep_py_end_throw(log, code, frame, kind);
-        resumed = began_by_throw && kind == EP_KIND_RETURN ? ep_frame_resumed_unreported(frame) : NULL;
-    }
-    put_slow(log, ticks, frame_object, what, argument, began_by_throw);
-    if (EP_UNLIKELY(resumed != NULL)) {
-        put_resumed(log, ticks, resumed);
+    if (EP_UNLIKELY(log->todo & EP_TODO_THROWN) && what == PyTrace_RETURN) {
+        end_thrown(log, ticks, frame_object, argument);
+    } else {
+        put_slow(log, ticks, frame_object, what, argument, false);
     }
     return 0;
 }
@@ -368,8 +378,8 @@ name_of(ep_log *log, uintptr_t callee)
     return EP_LIKELY(id != 0) ? id : ep_name_find_recent(&log->recent, callee);
 }
 
-/* The hook of every thread: the fast half, which calls no function. Unusual cases, filters, and
- * recordings of blocks go to the slow hook, which begins anew. */
+/* The hook of every thread: the fast half, which calls a function only to look up a name that was not
+ * seen lately. Unusual cases, filters, and recordings of blocks go to the slow hook, which begins anew. */
 static int
 hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
 {
@@ -389,10 +399,10 @@ hook(PyObject *self, PyFrameObject *frame_object, int what, PyObject *argument)
     switch (what) {
         case PyTrace_CALL:
             kind = open_kind(code, frame);
-            ep_py_mark_entry(frame_object, is_generator(code));
-            if (kind == EP_KIND_THROW) {
-                ep_py_note_throw(log, code, frame);
+            if (EP_UNLIKELY(kind == EP_KIND_THROW)) {
+                return hook_slow(frame_object, what, argument);
             }
+            ep_py_mark_entry(frame_object, is_generator(code));
             caller = ep_frame_previous(frame);
             id = call_site(log, (uintptr_t)code,
                            caller != NULL ? ep_frame_instruction(caller) : 0);
