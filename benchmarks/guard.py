@@ -89,7 +89,8 @@ def _tool(name: str) -> str:
 
 
 def count_core(directory: Path, build: Path) -> Counts:
-    options = ["-Dpython=false", "-Dtests=disabled", "-Dbenchmarks=true"]
+    # With debug information, as the extension that ./dev builds: ccache then has most of it.
+    options = ["-Dpython=false", "-Dtests=disabled", "-Dbenchmarks=true", "-Ddebug=true"]
     if not (build / "build.ninja").exists():
         _quiet([_tool("meson"), "setup", str(build), str(ROOT), *options])
     _quiet([_tool("meson"), "compile", "-C", str(build), "paths"])

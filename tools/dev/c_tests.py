@@ -5,8 +5,12 @@ Needs the meson of an environment on PATH.
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dev import packages, results, shell
@@ -44,7 +48,11 @@ def configure(
 
 
 def compile_in(
-    folder: Path, python: Python, options: tuple[str, ...], compiler: str | None = None
+    folder: Path,
+    python: Python,
+    options: tuple[str, ...],
+    compiler: str | None = None,
+    targets: Iterable[str] = (),
 ) -> tuple[int, str]:
     """Set a folder up and compile it; give the exit code and what was printed.
 
@@ -58,13 +66,33 @@ def compile_in(
         Of meson.
     compiler : str, optional
         Instead of $CC.
+    targets : iterable of str, optional
+        Of meson; all, if there are none.
     """
     compiler = os.environ.get("CC", "") if compiler is None else compiler
     status, text = configure(folder, python, options, compiler)
     if status == 0:
-        status, more = shell.output(["meson", "compile", "-C", folder], joined=True)
+        status, more = shell.output(["meson", "compile", "-C", folder, *targets], joined=True)
         text += more
     return status, text
+
+
+def check_syntax(
+    folder: Path, python: Python, options: tuple[str, ...], compiler: str
+) -> tuple[int, str]:
+    """Have a compiler look at each file; give the exit code and its warnings."""
+    status, text = configure(folder, python, options, compiler)
+    if status != 0:
+        return status, text
+    database = json.loads((folder / "compile_commands.json").read_text(encoding="utf-8"))
+
+    def look(entry: dict[str, str]) -> tuple[int, str]:
+        command = [*shlex.split(entry["command"]), "-fsyntax-only"]
+        return shell.output(command, joined=True, folder=Path(entry["directory"]))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(look, database))
+    return max(status for status, _ in found), "".join(text for _, text in found)
 
 
 class Suites:
@@ -94,9 +122,10 @@ class Suites:
         if valgrind:
             self.with_valgrind()
 
-    def build(self, folder: Path, *options: str) -> bool:
-        """Compile; what cannot be is a failure."""
-        status, text = compile_in(folder, self.python, options)
+    def build(self, folder: Path, *options: str, names: Iterable[str] = ()) -> bool:
+        """Compile these suites, or all; what cannot be is a failure."""
+        targets = [f"test_{name}" for name in names]
+        status, text = compile_in(folder, self.python, options, targets=targets)
         if status != 0:
             self.found.cannot(text)
         return status == 0
@@ -111,7 +140,8 @@ class Suites:
         """Run these suites, under the address and undefined-behaviour sanitizers."""
         shell.say("== C tests, address and undefined-behaviour sanitizers")
         folder = shell.BUILD / "core-sanitized"
-        if self.build(folder, self.werror, "-Db_sanitize=address,undefined", *LOOSE, *CORE):
+        options = (self.werror, "-Db_sanitize=address,undefined", *LOOSE, *CORE)
+        if self.build(folder, *options, names=names):
             self.run_once(folder, "address", *names)
 
     def sanitized(self) -> None:
@@ -131,7 +161,7 @@ class Suites:
             shell.say("  --    not run: the compiler has none")
             return
         folder = shell.BUILD / "core-races"
-        if self.build(folder, *CORE, "-Db_sanitize=thread", *LOOSE):
+        if self.build(folder, *CORE, "-Db_sanitize=thread", *LOOSE, names=names):
             self.run_once(folder, "thread", *names)
 
     def with_valgrind(self) -> None:

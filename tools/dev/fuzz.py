@@ -17,23 +17,29 @@ BUILT = (
     "-Db_lundef=false",
     "-Ddebug=true",
 )
+#: To compile with optimization takes a minute more.
+WORTH_SECONDS = 30
 LIMITS = ("-max_len=16384", "-timeout=120", "-rss_limit_mb=4000")
 
 
 def fuzz(found: Results, python: Python, seconds: int, *, werror: bool = True) -> None:
-    """Run each fuzzer over its corpus, and for so long further."""
+    """Run each fuzzer over its corpus, and for so long further.
+
+    For a few seconds, optimizing the sanitizers' code would cost more than it gains.
+    """
     shell.say("== fuzzers")
     if not packages.has_fuzzer():
         shell.say("  --    not run: no clang with libFuzzer here")
         return
-    options = (*BUILT, f"-Dwerror={str(werror).lower()}")
-    status, text = c_tests.compile_in(shell.BUILD / "fuzz", python, options, "clang")
+    kind, level = ("fuzz", 2) if seconds > WORTH_SECONDS else ("fuzz-short", 0)
+    options = (*BUILT, f"-Dwerror={str(werror).lower()}", f"-Doptimization={level}")
+    status, text = c_tests.compile_in(shell.BUILD / kind, python, options, "clang")
     if status != 0:
         found.cannot(text)
         return
     for name in FUZZERS:
         new = shell.anew(shell.BUILD / f"fuzz-{name}")
-        fuzzer = shell.BUILD / "fuzz" / "tests" / "fuzz" / f"fuzz_{name}"
+        fuzzer = shell.BUILD / kind / "tests" / "fuzz" / f"fuzz_{name}"
         limits = (f"-max_total_time={seconds}", *LIMITS, f"-artifact_prefix={new}/")
         found.check(name, [fuzzer, *limits, new, f"tests/fuzz/corpus/{name}"])
 

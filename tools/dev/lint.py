@@ -87,7 +87,7 @@ def lint(found: Results, python: Python, *, fix: bool = False) -> None:
         folder = shell.BUILD / "clang"
         found.check(
             "clang -Werror, -Wthread-safety",
-            lambda: c_tests.compile_in(folder, python, options, "clang"),
+            lambda: c_tests.check_syntax(folder, python, options, "clang"),
         )
     else:
         shell.say("  --    clang -Werror, -Wthread-safety: no clang here")

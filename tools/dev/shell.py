@@ -21,6 +21,9 @@ HERE = Path.cwd()
 #: Variables that would change what an interpreter of ours imports.
 FOREIGN = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONSAFEPATH", "VIRTUAL_ENV")
 PIP = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+#: The core is the same for each Python: with ccache, which meson finds, it is compiled once. Only
+#: debug information has the folder of a build.
+CCACHE = {"CCACHE_DIR": str(BUILD / "ccache"), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "1G"}
 
 Command = Sequence[str | Path]
 
@@ -32,7 +35,7 @@ def prepare() -> None:
         stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     for name in FOREIGN:
         os.environ.pop(name, None)
-    os.environ.update(PIP)
+    os.environ.update(PIP | CCACHE)
     go(ROOT)
 
 

@@ -195,6 +195,7 @@ def prepare(options: Options) -> tuple[Choice, Pythons, Python]:
     packages = Packages()
     packages.need_compiler()
     packages.wish_codecs()
+    packages.wish_for("ccache", "ccache")
     for name in [*choice.versions, host.name]:
         packages.need_python(here[name])
     for name in choice.beside:
