@@ -210,7 +210,7 @@ def test_diff_compares(shown):
     text = shown("diff", "a.epr", "b.epr", "--limit", 3)
 
     assert {row["name"]: row["calls_change"] for row in rows}["leaf"] == 45
-    assert len(text.splitlines()) == 5
+    assert len(text.splitlines()) == 6
 
 
 def test_an_archive_has_the_same_events(shown, folder):

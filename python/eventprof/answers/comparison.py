@@ -1,8 +1,9 @@
-"""Two runs of a program beside each other, by function."""
+"""Two runs of a program beside each other, by function; there may be several recordings of each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -13,49 +14,62 @@ from ..tables.table import Table
 if TYPE_CHECKING:
     from ..trace.recorded import Recorded
 
-_DIFFED = ("calls", "total", "self", "allocated", "allocated_self")
+DIFFED = ("calls", "total", "self", "allocated", "allocated_self")
+#: A function, by what runs have in common: its name, module and file.
+_Key: TypeAlias = tuple[Any, Any, Any]
 
 
-def diff(trace: Recorded, other: Recorded) -> Table:
-    """Answer `Trace.diff`."""
-    if not isinstance(other, Facts):
-        raise TypeError(f"diff() takes another trace, not {other!r}")
-    clocks = trace.metadata.get("clock"), other.metadata.get("clock")
-    if clocks[0] != clocks[1]:
-        raise ValueError(
-            f"other: its clock is {clocks[1]!r}, this trace's is {clocks[0]!r}; record both "
-            "with the same clock="
-        )
-    before, after = _keyed_functions(trace), _keyed_functions(other)
-    keys = list(dict.fromkeys([*before, *after]))
+def diff(before: Sequence[Recorded], after: Sequence[Recorded]) -> Table:
+    """Answer `Trace.diff`, for recordings of the earlier program and of the later one."""
+    for trace in (*before, *after):
+        if not isinstance(trace, Facts):
+            raise TypeError(f"diff() takes other traces, not {trace!r}")
+    clock = before[0].metadata.get("clock")
+    for trace in (*before, *after):
+        if (other := trace.metadata.get("clock")) != clock:
+            raise ValueError(
+                f"other: its clock is {other!r}, this trace's is {clock!r}; record both "
+                "with the same clock="
+            )
+    sides = [list(map(_keyed_functions, traces)) for traces in (before, after)]
+    keys = list(dict.fromkeys(key for side in sides for values in side for key in values))
+    known = [np.array([any(key in v for v in side) for key in keys], dtype=bool) for side in sides]
     columns: dict[str, Any] = {
         "name": [key[0] for key in keys],
         "module": [key[1] for key in keys],
         "file": [key[2] for key in keys],
-        "status": [
-            "both" if k in before and k in after else "gone" if k in before else "new" for k in keys
-        ],
+        "status": np.where(known[0] & known[1], "both", np.where(known[0], "gone", "new")).tolist(),
     }
-    for index, what in enumerate(_DIFFED):
-        pair = []
-        for side, values in (("before", before), ("after", after)):
-            known = np.array([key in values for key in keys], dtype=bool)
-            column = np.array([values[k][index] if k in values else 0 for k in keys], np.int64)
-            columns[f"{what}_{side}"] = masked(column, ~known)
-            pair.append(column)
-        columns[f"{what}_change"] = pair[1] - pair[0]
-    table = answer_table(trace if trace.loss else other, "difference", columns)
+    none = [0] * len(DIFFED)
+    # [recording, function, figure]; of what a recording lacks nothing was called.
+    figures = [
+        np.array([[v.get(key, none) for key in keys] for v in side], np.int64).reshape(
+            len(side), len(keys), len(DIFFED)
+        )
+        for side in sides
+    ]
+    for index, what in enumerate(DIFFED):
+        earlier, later = (side[:, :, index] for side in figures)
+        middle = [np.median(side, axis=0).astype(np.int64) for side in (earlier, later)]
+        columns[f"{what}_before"] = masked(middle[0], ~known[0])
+        columns[f"{what}_after"] = masked(middle[1], ~known[1])
+        columns[f"{what}_change"] = middle[1] - middle[0]
+        if len(before) + len(after) > 2:
+            columns[f"{what}_apart"] = (later.min(0) > earlier.max(0)) | (
+                later.max(0) < earlier.min(0)
+            )
+    lossy = next((trace for trace in (*before, *after) if trace.loss), after[0])
+    table = answer_table(lossy, "difference", columns)
     return table[np.argsort(-np.abs(columns["self_change"]), kind="stable")]
 
 
-def _keyed_functions(trace: Recorded) -> dict[tuple[Any, Any, Any], list[int]]:
-    """Return the compared figures by name, module and file, which runs have in common."""
+def _keyed_functions(trace: Recorded) -> dict[_Key, list[int]]:
     table = trace.functions
-    result: dict[tuple[Any, Any, Any], list[int]] = {}
-    numbers = [np.ma.filled(table[what], 0).tolist() for what in _DIFFED]
+    result: dict[_Key, list[int]] = {}
+    numbers = [np.ma.filled(table[what], 0).tolist() for what in DIFFED]
     keys = zip(table["name"], table["module"], table["file"], strict=True)
     for key, *values in zip(keys, *numbers, strict=True):
-        so_far = result.setdefault(key, [0] * len(_DIFFED))
+        so_far = result.setdefault(key, [0] * len(DIFFED))
         for row, value in enumerate(values):
             so_far[row] += value
     return result

@@ -24,12 +24,31 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def add_formats(
-    parser: argparse.ArgumentParser, json_is: str = "one JSON document; times in ns"
+    parser: argparse.ArgumentParser,
+    json_is: str = "one JSON document; times in ns",
+    names: Sequence[str] = (),
 ) -> None:
-    """Add the options that choose the format to a parser."""
+    """Add the options that choose the format to a parser; with `names`, --format of these, too."""
     group = parser.add_argument_group("format").add_mutually_exclusive_group()
     group.add_argument("--csv", action="store_true", help="comma-separated values; times in ns")
     group.add_argument("--json", action="store_true", help=json_is)
+    if names:
+        group.add_argument("--format", choices=names, action=_Format, help="one of these")
+
+
+class _Format(argparse.Action):
+    """``--format csv`` is ``--csv``."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.format = values
+        if values in ("csv", "json"):
+            setattr(namespace, values, True)
 
 
 def add_limit(parser: argparse.ArgumentParser, default: int | None, what: str) -> None:

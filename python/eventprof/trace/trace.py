@@ -267,13 +267,15 @@ class Trace(Recorded):
         """
         return by_label.where(self, labels)
 
-    def diff(self, other: Trace) -> Table:
+    def diff(self, *others: Trace, beside: Sequence[Trace] = ()) -> Table:
         """Compare with another run of the same program.
 
         Parameters
         ----------
-        other : Trace
-            The later run.
+        *others : Trace
+            The later run; several recordings of it, if noise is to be told from change.
+        beside : sequence of Trace
+            More recordings of the earlier run, which this trace is of.
 
         Returns
         -------
@@ -281,14 +283,20 @@ class Trace(Recorded):
             By function (same name, module and file; its line may change), the largest change of
             self time first: name, module, file, status (both, new, gone), and of calls, total,
             self, allocated, allocated_self the values before (this trace) and after (the other) and
-            the change. Null where there is no value.
+            the change. Null where there is no value. Of several recordings the values are medians,
+            and each figure has one more column, as self_apart: true if all values after are above,
+            or all are below, those before.
 
         Raises
         ------
+        TypeError
+            There is nothing to compare with, or it is no trace.
         ValueError
             The traces have different clocks: their times do not compare.
         """
-        return comparison.diff(self, other)
+        if not others:
+            raise TypeError("diff() takes the later trace")
+        return comparison.diff((self, *beside), others)
 
     def set_own(self, *patterns: str) -> None:
         """Choose what own code is.
