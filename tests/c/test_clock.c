@@ -292,17 +292,16 @@ START_TEST(frequency_is_that_of_the_ends)
 }
 END_TEST
 
-/* The system's own clock is the judge. A preemption between its read and ours can only make us look
- * worse, so the middle one of many differences counts. */
-START_TEST(converted_times_agree_with_the_monotonic_clock)
+enum {
+    SAMPLES = 301
+};
+
+/* How many samples a map gives within 2 us of the system's own clock. */
+static int
+samples_near(void)
 {
-    enum {
-        SAMPLES = 301
-    };
-    ck_assert_int_eq(
-        ep_clock_choose(ep_clock_counter_usable() ? EP_CLOCK_COUNTER : EP_CLOCK_MONOTONIC), EP_OK);
-    ep_anchor samples[SAMPLES];
     ep_clock_map map = {0};
+    ep_anchor samples[SAMPLES];
     ck_assert_int_eq(ep_clock_map_add(&map, ep_clock_anchor()), EP_OK);
     for (int i = 0; i < SAMPLES; i++) {
         samples[i].ticks = ep_clock_ticks();
@@ -316,9 +315,26 @@ START_TEST(converted_times_agree_with_the_monotonic_clock)
     for (int i = 0; i < SAMPLES; i++) {
         near += llabs(ns_of(&map, samples[i].ticks) - samples[i].monotonic_ns) < 2000;
     }
+    ep_clock_map_free(&map);
+    return near;
+}
+
+/* A preemption between its read and ours can only make us look worse: the middle one of many differences
+ * counts, and the best of some attempts, because other programs may have both cores all the time. */
+START_TEST(converted_times_agree_with_the_monotonic_clock)
+{
+    enum {
+        ATTEMPTS = 20
+    };
+    ck_assert_int_eq(
+        ep_clock_choose(ep_clock_counter_usable() ? EP_CLOCK_COUNTER : EP_CLOCK_MONOTONIC), EP_OK);
+
+    int near = 0;
+    for (int i = 0; i < ATTEMPTS && near <= SAMPLES / 2; i++) {
+        near = samples_near();
+    }
 
     ck_assert_int_gt(near, SAMPLES / 2);
-    ep_clock_map_free(&map);
 }
 END_TEST
 

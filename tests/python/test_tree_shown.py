@@ -157,6 +157,7 @@ def test_one_call_for_a_program(recording, capsys, asked):
     assert f"call {row}: {call['name']}" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("nothing_is_small")
 def test_trees_of_several_recordings_are_added(recording, capsys):
     assert main(["tree", recording, recording]) == 0
     captured = capsys.readouterr()
