@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 import raw
 from amounts import LONG
+from children import Forks
 
 # Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
 LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
@@ -116,6 +117,14 @@ def restored():
     before = raw.hooks()
     yield before
     assert raw.hooks() == before
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory):
+    """Runs programs that read recordings, in forks of a process that has imported what does."""
+    started = Forks(tmp_path_factory.mktemp("forks"), "eventprof.trace", "eventprof.cli", "numpy")
+    yield started
+    started.close()
 
 
 @pytest.fixture(params=raw.BACKENDS)

@@ -48,14 +48,17 @@ def down(depth):
     return down(depth - 1) + 1 if depth else 0
 
 
-def ask(path, *verb, max_nodes=0):
+@pytest.fixture
+def ask(forks):
     """Return what a verb printed, and the KiB that its process held at most; 0 nodes: the usual bound."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ, str(path), str(max_nodes), *verb],
-        capture_output=True, text=True, timeout=600, check=True,
-    )  # fmt: skip
-    text, kib = done.stdout.rstrip("\n").rsplit("\n", 1)
-    return text, int(kib)
+
+    def ask(path, *verb, max_nodes=0):
+        done = forks.run(READ, path, max_nodes, *verb)
+        assert done.returncode == 0, done.stderr
+        text, kib = done.stdout.rstrip("\n").rsplit("\n", 1)
+        return text, int(kib)
+
+    return ask
 
 
 # ---- Kinds of events, among them domains of memory, that this version does not know --------------
@@ -116,7 +119,7 @@ def test_deep_recursion_is_counted_once(deep):
 @needs_proc
 @pytest.mark.thorough
 @pytest.mark.parametrize("verb", [["tree"], ["report", "--short"]], ids=" ".join)
-def test_deep_recursion_is_shown_in_a_page(deep, verb):
+def test_deep_recursion_is_shown_in_a_page(deep, verb, ask):
     text, kib = ask(deep, *verb)
 
     assert len(text.splitlines()) < 40
@@ -130,7 +133,7 @@ def test_deep_recursion_is_shown_in_a_page(deep, verb):
 @needs_proc
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_more_functions_than_nodes_are_folded_into_other_and_that_is_said(tmp_path):
+def test_more_functions_than_nodes_are_folded_into_other_and_that_is_said(tmp_path, ask):
     path, count = tmp_path / "many.epr", amount(110_000, 1_100_000)
     max_nodes = amount(100_000, 1 << 20)
     script = tmp_path / "many.py"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -165,25 +164,16 @@ with eventprof.record(output=sys.argv[1], on_full="grow"):
 """
 )
 
-# Answers each line of words with the most that was resident while the verb ran, and what it printed. A fork
-# for each verb: its peak begins with what the process holds now, and nothing is imported again.
-READER = """
-import io, json, os, sys
+# In a fork: its peak begins with what is held then.
+READ = """
+import io, sys
 from contextlib import redirect_stdout
-from eventprof.cli import load, main
-for verb in json.loads(sys.argv[1]):
-    load(verb)
-for line in sys.stdin:
-    folder, *words = json.loads(line)
-    if os.fork() == 0:
-        os.chdir(folder)
-        with redirect_stdout(io.StringIO()) as printed:
-            status = main(words)
-        with open("/proc/self/status") as lines:
-            kib = next(int(each.split()[1]) for each in lines if each.startswith("VmHWM"))
-        print(json.dumps([status, kib, printed.getvalue()]), flush=True)
-        os._exit(0)
-    os.wait()
+from eventprof.cli import main
+with redirect_stdout(io.StringIO()) as printed:
+    assert main(sys.argv[1:]) == 0
+with open("/proc/self/status") as status:
+    held = next(line for line in status if line.startswith("VmHWM")).split()[1]
+print(held, printed.getvalue().split()[0].replace(",", ""))
 """
 
 
@@ -191,24 +181,16 @@ def run(program, *arguments):
     subprocess.run([sys.executable, "-c", program, *map(str, arguments)], timeout=600, check=True)
 
 
-@pytest.fixture(scope="module")
-def ask(tmp_path_factory):
-    """Return what a verb held at most, in KiB, and what it printed."""
-    folder = tmp_path_factory.mktemp("asked")
-    verbs = sorted({verb for verb, *_ in [*BOUNDED, ["analyze"], ["diff"]]})
-    with subprocess.Popen(
-        [sys.executable, "-c", READER, json.dumps(verbs)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    ) as reader:  # fmt: skip
+@pytest.fixture
+def ask(forks, tmp_path):
+    """Return what a verb held at most, in KiB, and its first word."""
 
-        def ask(*words):
-            print(json.dumps([str(folder), *map(str, words)]), file=reader.stdin, flush=True)
-            status, kib, printed = json.loads(reader.stdout.readline())
-            assert status == 0
-            return kib, printed
+    def ask(*words):
+        done = forks.run(READ, *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return [int(word) if word.isdigit() else word for word in done.stdout.split()]
 
-        yield ask
-        reader.stdin.close()
+    return ask
 
 
 @pytest.fixture(scope="module")
@@ -285,9 +267,9 @@ with eventprof.record(output=sys.argv[1], on_full="grow"):
     kib = {}
     for size, count in (("short", 5_000), ("long", 200_000)):
         run(few_own_calls, tmp_path / f"{size}.epr", count)
-        kib[size], printed = ask("analyze", tmp_path / f"{size}.epr")
+        kib[size], events = ask("analyze", tmp_path / f"{size}.epr")
 
-    assert int(printed.split()[0].replace(",", "")) > 1_000_000
+    assert events > 1_000_000
     assert_bounded(kib)
 
 
@@ -315,14 +297,10 @@ with open("/proc/self/status") as status:
 
 @needs_proc
 @pytest.mark.thorough
-def test_peak_leaks_and_temporary_need_no_columns(recordings):
+def test_peak_leaks_and_temporary_need_no_columns(recordings, forks):
     assert_bounded(
         {
-            size: int(
-                subprocess.check_output(
-                    [sys.executable, "-c", QUESTIONS, recordings / f"{size}.epr"]
-                )
-            )
+            size: int(forks.run(QUESTIONS, recordings / f"{size}.epr").stdout)
             for size in ("short", "long")
         }
     )

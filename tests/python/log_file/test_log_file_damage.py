@@ -13,7 +13,6 @@ from log_children import (
     log_header,
     of_a_later_version,
     put,
-    run_to_end,
     slots_of,
     state_at,
     texts_at,
@@ -85,18 +84,23 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-def read_apart(path, limit=600 << 20):
-    """Read a file where a crash, or too much memory, harms nobody. Gives (what, rest, KiB)."""
-    status, out = run_to_end(READ, path, limit)
-    assert status == 0, f"status {status}: {out!r}"
-    answer, grown = out.decode().strip().rsplit("\n", 1)
-    what, _, rest = answer.partition(" ")
-    return what, rest, int(grown)
+@pytest.fixture
+def read_apart(forks):
+    """Reads a file where a crash, or too much memory, harms nobody. Gives (what, rest, KiB)."""
+
+    def read(path, limit=600 << 20):
+        done = forks.run(READ, path, limit)
+        assert done.returncode == 0, done
+        answer, grown = done.stdout.strip().rsplit("\n", 1)
+        what, _, rest = answer.partition(" ")
+        return what, rest, int(grown)
+
+    return read
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", BAD)
-def test_bad_files(what, good, tmp_path):
+def test_bad_files(what, good, tmp_path, read_apart):
     path = tmp_path / "bad.epr"
     path.write_bytes(BAD[what](good))
 
@@ -202,7 +206,7 @@ def test_a_slot_without_its_header_is_missing(offset_in, bytes_, good, tmp_path)
     )
 
 
-def test_a_sparse_file_of_any_length(good, tmp_path):
+def test_a_sparse_file_of_any_length(good, tmp_path, read_apart):
     path = tmp_path / "a.epr"
     path.write_bytes(good)
     os.truncate(path, 1 << 42)
