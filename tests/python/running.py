@@ -24,6 +24,8 @@ def environment(**more):
         "PYTHONDONTWRITEBYTECODE": "1",
         "COLUMNS": "100",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # To import those takes a second each time.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         **more,
     }
     for name in ("PYTHONSTARTUP", "PYTHONWARNINGS", "FORCE_COLOR", "EVENTPROF"):

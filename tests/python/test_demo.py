@@ -18,9 +18,9 @@ from eventprof import demo
 pytestmark = pytest.mark.newest
 
 
-def run(folder, *arguments, module="eventprof.demo", path=sys.path):
+def run(folder, *arguments, start=("-m", "eventprof.demo"), path=sys.path):
     return subprocess.run(
-        [sys.executable, "-X", f"pycache_prefix={folder}", "-m", *module.split(), *arguments],
+        [sys.executable, "-X", f"pycache_prefix={folder}", *start, *arguments],
         cwd=folder,
         env={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(filter(None, path))},
         capture_output=True,
@@ -34,7 +34,7 @@ def shown(tmp_path_factory):
     """What it says and writes where pandas is not installed."""
     folder = tmp_path_factory.mktemp("demo")
     (folder / "sitecustomize.py").write_text("import sys\nsys.modules['pandas'] = None\n")
-    done = run(folder, module="eventprof demo", path=[str(folder), *sys.path])
+    done = run(folder, start=("-m", "eventprof", "demo"), path=[str(folder), *sys.path])
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -78,7 +78,8 @@ def test_it_ends_with_a_command_that_looks_at_the_file(shown):
 def test_a_dataframe_has_every_event_too(tmp_path):
     pandas = pytest.importorskip("pandas")
 
-    done = run(tmp_path, "--out", "events.pkl")
+    once = "from eventprof import demo; demo._ROUNDS = 1; demo.main()"
+    done = run(tmp_path, "--out", "events.pkl", start=("-c", once))
 
     assert done.returncode == 0, done.stderr
     events = pandas.read_pickle(tmp_path / "events.pkl")

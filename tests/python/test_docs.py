@@ -162,6 +162,9 @@ def shell(tmp_path):
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": ":".join(filter(None, sys.path)),
         "COLUMNS": "80",
+        # Without the other plugins: to import those takes a second each time.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "-p eventprof",
     }
 
     def run(command):

@@ -178,15 +178,17 @@ def ask(path):
 
 
 @pytest.mark.thorough
-def test_xdist(tmp_path):
+def test_xdist(tmp_path, monkeypatch):
     pytest.importorskip("xdist")
+    # To import the other plugins takes a second each time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     write(
         tmp_path,
         test_some="import pytest\n@pytest.mark.parametrize('n', range(12))\ndef test_it(n): pass",
     )
 
-    run(tmp_path, "--no-memory", "--no-c-calls", "-o", "t.epd", "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider",
-        "-p", "no:randomly", "test_some.py")  # fmt: skip
+    run(tmp_path, "--no-memory", "--no-c-calls", "-o", "t.epd", "-m", "pytest", "-q", "-p", "xdist", "-n", "2",
+        "-p", "no:cacheprovider", "test_some.py")  # fmt: skip
 
     trace = eventprof.open(tmp_path / "t.epd")
     found = calls_of(trace, "test_it")

@@ -34,15 +34,16 @@ def work(n):
 def suite(pytester, monkeypatch):
     """Runs pytest over a file of tests; apart: as a process of its own."""
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    # To import the other plugins takes a second each time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run(text, *arguments, **how):
         pytester.path.joinpath("test_it.py").write_text(PROGRAM + text)
         return again(*arguments, **how)
 
-    def again(*arguments, random=False, apart=False):
-        order = () if random else ("-p", "no:randomly")
+    def again(*arguments, apart=False):
         start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-        return start(*order, *arguments)
+        return start("-p", "eventprof", *arguments)
 
     run.again = again
     run.path = pytester.path
@@ -272,8 +273,6 @@ FAULTS = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_plugin_fails_no_test(suite, fault, monkeypatch):
-    # Without other plugins: to import those takes a second each time.
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (suite.path / "faulty.py").write_text(
         "import pkgutil\n"
         f"path, _, name = {fault!r}.rpartition('.')\n"
@@ -283,7 +282,7 @@ def test_a_fault_of_the_plugin_fails_no_test(suite, fault, monkeypatch):
 
     done = suite(
         "def test_it():\n    work(5)\ndef test_bad():\n    assert 0\n",
-        "-p", "eventprof.plugins.pytest_entry", "-p", "faulty",
+        "-p", "faulty",
         "--eventprof", "--eventprof-keep=all", "--eventprof-counts", "--eventprof-json=x.json",
         *(["--eventprof-update"] if "snapshot" in fault.lower() else []), apart=True,
     )  # fmt: skip
@@ -373,7 +372,7 @@ def test_a_test_that_records_counts_the_same_in_workers_and_in_any_order(suite):
     suite(text, "--eventprof-counts", "--eventprof-update", apart=True).assert_outcomes(passed=3)
 
     for how in (["-n2", "-pxdist"], ["-prandomly", "--randomly-seed=3"]):
-        done = suite.again("--eventprof-counts", *how, random=True, apart=True)
+        done = suite.again("--eventprof-counts", *how, apart=True)
 
         done.stdout.fnmatch_lines(["3 tests: 3 as counted before"])
 
@@ -538,8 +537,8 @@ def test_counts_do_not_depend_on_hashes_order_workers_or_the_collector(suite):
     known = json.loads((suite.path / "eventprof.counts.json").read_text())
     known = known[snapshot.VERSION]["tests"]
 
-    for arguments, random in (["-n2"], True), ([], True), (["-k", "garbage or hashes"], False):
-        found = counts_of(suite, "--eventprof-counts", *arguments, random=random, apart=True)
+    for arguments in (["-n2", "-pxdist"], ["-prandomly"], ["-k", "garbage or hashes"]):
+        found = counts_of(suite, "--eventprof-counts", *arguments, apart=True)
         assert {each["state"] for each in found.values()} == {"equal"}, arguments
         for count in ("calls", "c_calls"):
             assert {name: each[count] for name, each in found.items()} == {
