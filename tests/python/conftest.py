@@ -81,13 +81,9 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True, scope="module")
 def _collections_are_short():
-    """A collection need not look at pytest, its 4,000 tests and the libraries: 0.13 s each time.
-
-    A test may have unfrozen them meanwhile.
-    """
-    if gc.get_freeze_count() < 100_000:
-        gc.collect()
-        gc.freeze()
+    """A collection need not look at pytest, its tests, the libraries, and what earlier modules left."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

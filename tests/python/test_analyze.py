@@ -26,14 +26,11 @@ pytestmark = pytest.mark.newest
 def record(function):
     gc.collect()
     gc.freeze()  # a run of the collector takes no longer for what earlier tests left
-    try:
-        function()  # what it imports and compiles is there
-        faulty.CACHE.clear()
-        faulty.LISTENERS.clear()
-        with eventprof.record(buffer="1 GiB") as rec:
-            function()
-    finally:
-        gc.unfreeze()
+    function()  # what it imports and compiles is there
+    faulty.CACHE.clear()
+    faulty.LISTENERS.clear()
+    with eventprof.record(buffer="1 GiB") as rec:
+        function()
     return rec.trace
 
 

@@ -19,15 +19,6 @@ ALLOCATING = {"malloc", "calloc", "realloc"}
 FREEING = {"free", "realloc_free"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def collections_look_at_these_tests_alone():
-    """Each test collects, some 50 times: not what earlier modules left, for 0.3 s each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(autouse=True)
 def no_automatic_collection():
     gc.collect()
