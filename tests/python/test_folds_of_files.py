@@ -276,7 +276,9 @@ with eventprof.record(output=sys.argv[1], on_full="grow"):
 @needs_proc
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "verb", [["diff"], ["flamegraph", "-f", "-o", "graph.html", "--diff"]], ids=["diff", "flamegraph"]
+    "verb",
+    [["diff"], ["flamegraph", "-f", "-o", "graph.html", "--diff"]],
+    ids=["diff", "flamegraph"],
 )
 def test_two_traces_are_compared_without_columns(recordings, ask, verb):
     paths = {size: recordings / f"{size}.epr" for size in ("short", "long")}
