@@ -1,5 +1,7 @@
-/* Large arrays that are written once, from end to end: the columns of a trace. free() releases
- * them. For small or growing arrays, see memory.h. */
+/* Large arrays that are written once, from end to end. For small or growing arrays, see memory.h.
+ *
+ * ep_array_new() and its neighbours give heap memory, which free() releases. A column of all events is made
+ * by ep_column_new(): of a large trace it lies in a file, and ep_column_free() releases it. */
 #ifndef EP_ARRAY_H
 #define EP_ARRAY_H
 
@@ -43,14 +45,6 @@ ep_array_new(size_t count, size_t size)
     return ep_array_new_but(count, size, 0);
 }
 
-/* Like ep_array_new(), for a count that a file claims, on 4 KiB pages: if the count is wrong, little is
- * ever written there, and clearing a huge page takes 0.2 ms. */
-static inline EP_CHECKED void *
-ep_array_new_claimed(size_t count, size_t size)
-{
-    return ep_array_new_but(count, size, EP_ARRAY_ALIGN);
-}
-
 /* Like ep_array_new(), with every byte zero. */
 static inline EP_CHECKED void *
 ep_array_new_zeroed(size_t count, size_t size)
@@ -62,20 +56,83 @@ ep_array_new_zeroed(size_t count, size_t size)
     return array;
 }
 
+/* ---- Columns --------------------------------------------------------------------------------- */
+
+/* Columns in memory take at most this much, of all traces of the process together. Any other large column
+ * lies in a removed file of its own, so that the kernel can write its pages out: a process with a limit of
+ * its memory can read a trace of any size. Its first touch costs no more (measured: 0.44 ns a byte).
+ *
+ * The file lies in $EVENTPROF_TMPDIR, $TMPDIR or /var/tmp, the first of them that is on a disk; its room is
+ * taken at once, because a full disk would be a SIGBUS later. Without a folder, room, or on systems other
+ * than Linux the column is memory all the same.
+ *
+ * A forked child shares the file. So nothing is written into a column that others have read, unless each
+ * process would write the same there. */
+#define EP_COLUMNS_IN_MEMORY ((size_t)128 << 20)
+
+/* Like ep_array_new(); release it by ep_column_free(). */
+EP_CHECKED void *ep_column_new(size_t count, size_t size);
+EP_CHECKED void *ep_column_new_zeroed(size_t count, size_t size);
+
+/* Like ep_column_new(), for a count that a file claims, on 4 KiB pages: if the count is wrong, little is
+ * ever written there, and clearing a huge page takes 0.2 ms. */
+EP_CHECKED void *ep_column_new_claimed(size_t count, size_t size);
+
+/* Also releases what malloc() gave; NULL is allowed. */
+void ep_column_free(void *column);
+
+/* Takes the columns in files out of the resident set; their pages stay in the page cache, and come back
+ * when they are touched. Long steps call it between rows, every EP_COLUMN_ROWS, and so does ep_progress_tell()
+ * (0.1 ms). Any thread may use the columns meanwhile. */
+void ep_columns_give_back(void);
+#define EP_COLUMN_ROWS ((size_t)1 << 20)
+
+/* How many bytes of columns lie in files now. */
+size_t ep_columns_in_files(void);
+
+/* Around fork(). */
+void ep_columns_before_fork(void);
+void ep_columns_after_fork(void);
+
+/* For the test: columns in memory take at most `bytes`. Returns: how much it was. */
+size_t ep_columns_set_in_memory(size_t bytes);
+
 /* Fills a column of an object that has `count` rows and a set of `filled` bits. wanted: the bit of
  * the column, or 0; value: an expression of the row `i`. Returns EP_NOMEM from the caller. */
-#define EP_ARRAY_FILL(object, column, wanted, value)                                    \
-    do {                                                                                \
-        if (((wanted) & ~(object)->filled) != 0) {                                      \
-            (object)->column = ep_array_new((object)->count, sizeof *(object)->column); \
-            if ((object)->column == NULL) {                                             \
-                return EP_NOMEM;                                                        \
-            }                                                                           \
-            for (size_t i = 0; i < (object)->count; i++) {                              \
-                (object)->column[i] = (value);                                          \
-            }                                                                           \
-            (object)->filled |= (wanted);                                               \
-        }                                                                               \
+#define EP_COLUMN_FILL(object, column, wanted, value)                                    \
+    do {                                                                                 \
+        if (((wanted) & ~(object)->filled) != 0) {                                       \
+            (object)->column = ep_column_new((object)->count, sizeof *(object)->column); \
+            if ((object)->column == NULL) {                                              \
+                return EP_NOMEM;                                                         \
+            }                                                                            \
+            for (size_t i = 0, end_; i < (object)->count;) {                             \
+                end_ = ep_column_part(i, (object)->count);                               \
+                for (; i < end_; i++) {                                                  \
+                    (object)->column[i] = (value);                                       \
+                }                                                                        \
+            }                                                                            \
+            (object)->filled |= (wanted);                                                \
+        }                                                                                \
     } while (0)
+
+/* For loops over all rows: gives columns back now and then. */
+static inline void
+ep_column_row(size_t row)
+{
+    if (EP_UNLIKELY((row & (EP_COLUMN_ROWS - 1)) == EP_COLUMN_ROWS - 1)) {
+        ep_columns_give_back();
+    }
+}
+
+/* The same for loops in which a test in each row would cost: the end of the part that begins at row `from`. */
+static inline size_t
+ep_column_part(size_t from, size_t count)
+{
+    if (from > 0) {
+        ep_columns_give_back();
+    }
+    return count - from > EP_COLUMN_ROWS ? from + EP_COLUMN_ROWS : count;
+}
 
 #endif

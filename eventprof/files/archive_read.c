@@ -905,13 +905,13 @@ ep_archive_get_info(const ep_archive *archive)
 static ep_status
 columns_new(ep_columns *c, size_t rows, size_t blocks)
 {
-    c->time_ns = ep_array_new_claimed(rows, sizeof *c->time_ns);
-    c->kind = ep_array_new_claimed(rows, sizeof *c->kind);
-    c->thread = ep_array_new_claimed(rows, sizeof *c->thread);
-    c->id = ep_array_new_claimed(rows, sizeof *c->id);
-    c->alloc_row = ep_array_new_claimed(blocks, sizeof *c->alloc_row);
-    c->address = ep_array_new_claimed(blocks, sizeof *c->address);
-    c->size = ep_array_new_claimed(blocks, sizeof *c->size);
+    c->time_ns = ep_column_new_claimed(rows, sizeof *c->time_ns);
+    c->kind = ep_column_new_claimed(rows, sizeof *c->kind);
+    c->thread = ep_column_new_claimed(rows, sizeof *c->thread);
+    c->id = ep_column_new_claimed(rows, sizeof *c->id);
+    c->alloc_row = ep_column_new_claimed(blocks, sizeof *c->alloc_row);
+    c->address = ep_column_new_claimed(blocks, sizeof *c->address);
+    c->size = ep_column_new_claimed(blocks, sizeof *c->size);
     return c->time_ns != NULL && c->kind != NULL && c->thread != NULL && c->id != NULL &&
                    c->alloc_row != NULL && c->address != NULL && c->size != NULL
                ? EP_OK
@@ -944,6 +944,7 @@ load_sections(ep_archive *a, ep_events_coder *coder, ep_columns *columns, ep_eve
     for (size_t i = 0; i < a->section_count && status == EP_OK; i++) {
         if (a->sections[i].type == EP_SECTION_EVENTS) {
             status = load_section(a, coder, &a->sections[i], ++number, columns, totals);
+            ep_columns_give_back();
         }
     }
     return status;

@@ -6,7 +6,7 @@
 
 #include "archive_format.h"
 
-#include "memory.h"
+#include "array.h"
 #include "names.h"
 
 typedef struct writer {
@@ -311,6 +311,7 @@ mark_events(writer *w)
 {
     const ep_columns *c = &w->decoded->columns;
     for (size_t row = 0; row < c->count; row++) {
+        ep_column_row(row);
         bool name = ep_kind_has_name(c->kind[row]);
         mark(name ? w->names : w->sites, name ? w->name_count : w->site_count, c->id[row]);
     }
@@ -566,6 +567,7 @@ write_events(writer *w)
         size_t first = block, bytes;
         const uint8_t *at = ep_events_encode(coder, c, row, count, &block, &bytes);
         status = write_section(w, EP_SECTION_EVENTS, at, bytes, count, block - first);
+        ep_columns_give_back();
     }
     ep_events_coder_free(coder);
     return status;

@@ -148,6 +148,7 @@ clear_capture(file_capture *c)
 {
     ep_clock_map_free(&c->map);
     free(c->chunks);
+    *c = (file_capture){0};
 }
 
 /* Returns: new in *out (clear_capture), with views into the loader, and in *recording. */
@@ -223,7 +224,7 @@ decode_all(ep_loader *l, ep_recording *recording, ep_decoded *out, ep_error *err
     }
     status = ep_decode(&file.capture, l->only_thread, out);
     if (status == EP_OK && l->reader->check != NULL) {
-        ep_check_records(&file.capture, l->only_thread, out, l->reader->check);
+        status = ep_check_records(&file.capture, l->only_thread, NULL, out, l->reader->check);
     }
     if (status == EP_OK) {
         status = ep_loader_translate_rows(l, &out->columns, 0, NULL);
@@ -302,23 +303,6 @@ load(ep_loader *l, ep_error *error)
     status = ep_loader_sort_threads(l);
     status = status != EP_OK ? status : ep_loader_map_ids(l);
     return status != EP_OK ? status : ep_loader_fill_window(l);
-}
-
-ep_status
-ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, ep_error *error)
-{
-    for (int attempt = 1;; attempt++) {
-        ep_loader l = {.reader = reader, .last_try = attempt == EP_READ_TRIES};
-        ep_status status = load(&l, error);
-        bool again = status == EP_OK && l.outrun && !l.last_try;
-        if (status == EP_OK && !again) {
-            status = decode_all(&l, recording, out, error);
-        }
-        clear_loader(&l);
-        if (!again) {
-            return status;
-        }
-    }
 }
 
 void
@@ -479,4 +463,60 @@ ep_file_stream_close(ep_file_stream *s)
     clear_capture(&s->file);
     clear_loader(&s->loader);
     free(s);
+}
+
+/* ---- All at once ----------------------------------------------------------------------------- */
+
+/* Reads a file that nobody writes to any more, chunk by chunk. */
+static ep_status
+load_ended(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, ep_error *error)
+{
+    ep_file_stream *s;
+    ep_status status = ep_file_stream_open(reader, recording, &s, error);
+    if (status != EP_OK) {
+        return status;
+    }
+    ep_columns columns;
+    ep_decoded read = {0};
+    status = ep_decoder_take_all(s->decoder, &columns);
+    if (status == EP_OK) {
+        status = ep_loader_translate_rows(&s->loader, &columns, 0, NULL);
+    }
+    if (status == EP_OK) {
+        ep_file_stream_end(s, &read);
+        if (reader->check != NULL) {
+            status = ep_check_records(&s->file.capture, s->loader.only_thread, &s->source, &read,
+                                      reader->check);
+        }
+    }
+    read.columns = columns;
+    if (status == EP_OK) {
+        *out = read;
+    } else {
+        ep_decoded_clear(&read);
+        ep_recording_clear(recording);
+    }
+    status = status == EP_IO ? ep_fail_os(error, errno) : status;
+    ep_file_stream_close(s);
+    return status;
+}
+
+ep_status
+ep_file_load(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, ep_error *error)
+{
+    if (!reader->facts.writer_lives) {
+        return load_ended(reader, recording, out, error);
+    }
+    for (int attempt = 1;; attempt++) {
+        ep_loader l = {.reader = reader, .last_try = attempt == EP_READ_TRIES};
+        ep_status status = load(&l, error);
+        bool again = status == EP_OK && l.outrun && !l.last_try;
+        if (status == EP_OK && !again) {
+            status = decode_all(&l, recording, out, error);
+        }
+        clear_loader(&l);
+        if (!again) {
+            return status;
+        }
+    }
 }

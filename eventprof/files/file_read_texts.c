@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "file_read_parts.h"
+#include "array.h"
 #include "memory.h"
 
 /* Texts that found no room leave gaps in the ids. */
@@ -243,16 +244,18 @@ ep_loader_translate_rows(ep_loader *l, ep_columns *c, size_t from, ep_functions_
         met[kind].ids = ep_kind_has_name(kind) ? l->met : l->met + names;
         met[kind].count = ep_kind_has_name(kind) ? names : sites;
     }
-    for (size_t row = from; row < c->count; row++) {
-        unsigned kind = c->kind[row];
-        uint32_t id = c->id[row], here = EP_LIKELY(id < met[kind].count) ? met[kind].ids[id] : 0;
-        if (EP_UNLIKELY(here == 0)) {
-            ep_status status = meet_id(l, ep_kind_has_name(kind), id, functions, &here);
-            if (status != EP_OK) {
-                return status;
+    for (size_t row = from, end; row < c->count;) {
+        for (end = ep_column_part(row, c->count); row < end; row++) {
+            unsigned kind = c->kind[row];
+            uint32_t id = c->id[row], here = EP_LIKELY(id < met[kind].count) ? met[kind].ids[id] : 0;
+            if (EP_UNLIKELY(here == 0)) {
+                ep_status status = meet_id(l, ep_kind_has_name(kind), id, functions, &here);
+                if (status != EP_OK) {
+                    return status;
+                }
             }
+            c->id[row] = here;
         }
-        c->id[row] = here;
     }
     return EP_OK;
 }

@@ -14,9 +14,9 @@
 #define EP_INNER(table, name, type, source) source
 #define VIEW(step, pairs, field)
 #define ROWS(step, field, row, member)
-/* They write a value for each row of the table. */
-#define FILL(step, pairs, function) static void fill_##function(const ep_trace *trace, void *to);
-#define BLOCKS(step, otherwise, function) static void fill_##function(const ep_trace *trace, void *to);
+/* They write a value for each row of a part of the table. */
+#define FILL(step, pairs, function) static void fill_##function(const ep_trace *trace, ep_part part, void *to);
+#define BLOCKS(step, otherwise, function) static void fill_##function(const ep_trace *trace, ep_part part, void *to);
 #include "columns.def"
 #undef EP_COLUMN
 #undef EP_INNER
@@ -218,18 +218,21 @@ ep_column_view(const ep_trace *trace, const ep_column *column)
 }
 
 void
-ep_column_fill(const ep_trace *trace, const ep_column *column, void *to)
+ep_column_fill(const ep_trace *trace, const ep_column *column, ep_part rows, void *to)
 {
-    size_t count = ep_column_count(trace, column), bytes = ep_type_bytes(column->type);
-    if (count == 0) {
-        return;    /* without rows there may be no array */
-    }
-    if (column->fill != NULL) {
-        column->fill(trace, to);
-    } else if (column->stride == 0) {
-        memcpy(to, array_of(trace, column), count * bytes);
-    } else {
-        ep_rows_gather(array_of(trace, column), count, column->stride, column->member_at, bytes, to);
+    size_t bytes = ep_type_bytes(column->type);
+    for (size_t done = 0, end; done < rows.count; done = end) {    /* without rows there may be no array */
+        end = ep_column_part(done, rows.count);
+        ep_part part = {rows.first + done, end - done};
+        char *at = (char *)to + done * bytes;
+        if (column->fill != NULL) {
+            column->fill(trace, part, at);
+        } else if (column->stride == 0) {
+            memcpy(at, (const char *)array_of(trace, column) + part.first * bytes, part.count * bytes);
+        } else {
+            ep_rows_gather((const char *)array_of(trace, column) + part.first * column->stride, part.count,
+                           column->stride, column->member_at, bytes, at);
+        }
     }
 }
 
@@ -263,11 +266,11 @@ ep_trace_get(ep_trace *trace, const ep_column *column, ep_values *out, ep_error 
         .at = ep_column_view(trace, column),
     };
     if (values.at == NULL) {
-        values.owned = ep_array_new(values.count, ep_type_bytes(column->type));
+        values.owned = ep_column_new(values.count, ep_type_bytes(column->type));
         if (values.owned == NULL) {
             return EP_NOMEM;
         }
-        ep_column_fill(trace, column, values.owned);
+        ep_column_fill(trace, column, (ep_part){0, values.count}, values.owned);
         values.at = values.owned;
     }
     *out = values;
@@ -277,7 +280,7 @@ ep_trace_get(ep_trace *trace, const ep_column *column, ep_values *out, ep_error 
 void
 ep_values_clear(ep_values *values)
 {
-    free(values->owned);
+    ep_column_free(values->owned);
     *values = (ep_values){0};
 }
 
@@ -357,7 +360,7 @@ functions_to_strings(const ep_functions *functions, int32_t *rows, size_t count,
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void
-fill_event_function(const ep_trace *trace, void *to)
+fill_event_function(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     const ep_id_map *map = &trace->functions.map;
@@ -367,87 +370,112 @@ fill_event_function(const ep_trace *trace, void *to)
         table[kind] = ep_kind_has_name((unsigned)kind) ? map->name_function : map->site_function;
     }
     int32_t *function = to;
-    for (size_t row = 0; row < c->count; row++) {
-        function[row] = table[c->kind[row]][c->id[row]];
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
+        function[i] = table[c->kind[row]][c->id[row]];
     }
 }
 
 static void
-fill_event_name(const ep_trace *trace, void *to)
+fill_event_name(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_event_function(trace, to);
-    functions_to_strings(&trace->functions, to, trace->decoded.columns.count, PART_QUALNAME);
+    fill_event_function(trace, part, to);
+    functions_to_strings(&trace->functions, to, part.count, PART_QUALNAME);
 }
 
 /* Calls and their ends: the function's first line. Allocations: the line that was executing. */
 static void
-fill_event_line(const ep_trace *trace, void *to)
+fill_event_line(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     const ep_id_map *map = &trace->functions.map;
     int32_t *line = to;
-    for (size_t row = 0; row < c->count; row++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         uint32_t id = c->id[row];
         if (info->form != EP_FORM_CALL) {
-            line[row] = map->site_line[id];
+            line[i] = map->site_line[id];
             continue;
         }
         uint32_t name = info->has_name ? id : ep_site_callee(id);
-        line[row] = ep_name_get(name)->line > 0 ? ep_name_get(name)->line : -1;
+        line[i] = ep_name_get(name)->line > 0 ? ep_name_get(name)->line : -1;
     }
 }
 
 /* For calls and their ends: the caller of the function. For marks and other events of the program: where
  * they were made. Allocator events, lines and other events inside of functions have no caller. */
 static void
-fill_caller_from(const ep_trace *trace, int32_t *to, const int32_t *by_site)
+fill_caller_from(const ep_trace *trace, ep_part part, int32_t *to, const int32_t *by_site)
 {
     const ep_columns *c = &trace->decoded.columns;
-    for (size_t row = 0; row < c->count; row++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         int32_t call = trace->calls.row_call[row];
         if (info->form == EP_FORM_POINT || info->form == EP_FORM_VALUE) {
-            to[row] = trace->functions.map.site_caller[c->id[row]] >= 0 ? by_site[c->id[row]] : -1;
+            to[i] = trace->functions.map.site_caller[c->id[row]] >= 0 ? by_site[c->id[row]] : -1;
         } else if (info->form != EP_FORM_CALL) {
-            to[row] = -1;
+            to[i] = -1;
         } else if (info->pairing == EP_PAIRING_OPENS) {
-            to[row] = by_site[c->id[row]];
+            to[i] = by_site[c->id[row]];
         } else {
-            to[row] = call >= 0 ? by_site[ep_call_site(&trace->calls, (size_t)call)] : -1;
+            to[i] = call >= 0 ? by_site[ep_call_site(&trace->calls, (size_t)call)] : -1;
         }
     }
 }
 
 static void
-fill_event_caller(const ep_trace *trace, void *to)
+fill_event_caller(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_caller_from(trace, to, trace->functions.map.site_caller);
+    fill_caller_from(trace, part, to, trace->functions.map.site_caller);
 }
 
 static void
-fill_event_caller_line(const ep_trace *trace, void *to)
+fill_event_caller_line(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_caller_from(trace, to, trace->functions.map.site_line);
+    fill_caller_from(trace, part, to, trace->functions.map.site_line);
 }
 
 static void
-fill_event_depth(const ep_trace *trace, void *to)
+fill_event_depth(const ep_trace *trace, ep_part part, void *to)
 {
-    ep_calls_row_depth(&trace->calls, 0, trace->decoded.columns.count, to);
+    ep_calls_row_depth(&trace->calls, part.first, part.count, to);
+}
+
+/* The allocator events of a part's rows: *from up to the one that is returned. */
+static size_t
+events_of(const ep_columns *c, ep_part part, size_t *from)
+{
+    size_t bounds[2];
+    for (int i = 0; i < 2; i++) {
+        size_t low = 0, high = c->alloc_count, row = part.first + (i == 0 ? 0 : part.count);
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (c->alloc_row[middle] < row) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        bounds[i] = low;
+    }
+    *from = bounds[0];
+    return bounds[1];
 }
 
 static void
-fill_event_address(const ep_trace *trace, void *to)
+fill_event_address(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     uint64_t *address = to;
-    memset(address, 0, c->count * sizeof *address);
-    for (size_t i = 0; i < c->alloc_count; i++) {
-        unsigned kind = c->kind[c->alloc_row[i]];
+    memset(address, 0, part.count * sizeof *address);
+    size_t from, end = events_of(c, part, &from);
+    for (size_t event = from; event < end; event++) {
+        unsigned kind = c->kind[c->alloc_row[event]];
         bool is_address = ep_kinds[kind].form != EP_FORM_VALUE ||
                           ep_kinds[kind].group == EP_GROUP_OBJECT;
-        address[c->alloc_row[i]] = is_address ? c->address[i] : 0;
+        address[c->alloc_row[event] - part.first] = is_address ? c->address[event] : 0;
     }
 }
 
@@ -476,73 +504,79 @@ value_of(unsigned kind, uint64_t word)
 }
 
 static void
-fill_event_value(const ep_trace *trace, void *to)
+fill_event_value(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     double *value = to;
-    for (size_t row = 0; row < c->count; row++) {
-        value[row] = NAN;
+    for (size_t i = 0; i < part.count; i++) {
+        value[i] = NAN;
     }
-    for (size_t i = 0; i < c->alloc_count; i++) {
-        value[c->alloc_row[i]] = value_of(c->kind[c->alloc_row[i]], c->address[i]);
+    size_t from, end = events_of(c, part, &from);
+    for (size_t event = from; event < end; event++) {
+        value[c->alloc_row[event] - part.first] = value_of(c->kind[c->alloc_row[event]], c->address[event]);
     }
 }
 
 /* The word as it was recorded. */
 static void
-fill_event_word(const ep_trace *trace, void *to)
+fill_event_word(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     uint64_t *word = to;
-    memset(word, 0, c->count * sizeof *word);
-    for (size_t i = 0; i < c->alloc_count; i++) {
-        word[c->alloc_row[i]] = c->address[i];
+    memset(word, 0, part.count * sizeof *word);
+    size_t from, end = events_of(c, part, &from);
+    for (size_t event = from; event < end; event++) {
+        word[c->alloc_row[event] - part.first] = c->address[event];
     }
 }
 
 static void
-fill_event_size(const ep_trace *trace, void *to)
+fill_event_size(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     int64_t *size = to;
-    memset(size, 0xFF, c->count * sizeof *size);    /* -1 */
-    for (size_t i = 0; i < c->alloc_count; i++) {
-        size[c->alloc_row[i]] = c->size[i];
+    memset(size, 0xFF, part.count * sizeof *size);    /* -1 */
+    size_t from, end = events_of(c, part, &from);
+    for (size_t event = from; event < end; event++) {
+        size[c->alloc_row[event] - part.first] = c->size[event];
     }
 }
 
 static void
-fill_event_domain(const ep_trace *trace, void *to)
+fill_event_domain(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     int8_t code[EP_KIND_COUNT], *domain = to;
     for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
         code[kind] = ep_kinds[kind].domain == EP_DOMAIN_NONE ? -1 : (int8_t)ep_kinds[kind].domain;
     }
-    for (size_t row = 0; row < c->count; row++) {
-        domain[row] = code[c->kind[row]];
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
+        domain[i] = code[c->kind[row]];
     }
 }
 
 /* Bytes; -1: not such a row, or unknown. */
 static void
-fill_event_offset(const ep_trace *trace, void *to)
+fill_event_offset(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     int32_t *offset = to;
-    for (size_t row = 0; row < c->count; row++) {
-        offset[row] = ep_kind_is_inside(c->kind[row]) ? ep_site_get(c->id[row])->offset : -1;
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
+        offset[i] = ep_kind_is_inside(c->kind[row]) ? ep_site_get(c->id[row])->offset : -1;
     }
 }
 
 /* String ids. */
 static void
-fill_event_opcode(const ep_trace *trace, void *to)
+fill_event_opcode(const ep_trace *trace, ep_part part, void *to)
 {
     const ep_columns *c = &trace->decoded.columns;
     int32_t *opcode = to;
-    for (size_t row = 0; row < c->count; row++) {
-        opcode[row] = c->kind[row] == EP_KIND_INSTRUCTION
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
+        opcode[i] = c->kind[row] == EP_KIND_INSTRUCTION
                           ? (int32_t)ep_site_get(c->id[row])->task - 1
                           : -1;
     }
@@ -551,172 +585,186 @@ fill_event_opcode(const ep_trace *trace, void *to)
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 static void
-fill_call_name(const ep_trace *trace, void *to)
+fill_call_name(const ep_trace *trace, ep_part part, void *to)
 {
-    memcpy(to, trace->calls.function, trace->calls.count * sizeof *trace->calls.function);
-    functions_to_strings(&trace->functions, to, trace->calls.count, PART_QUALNAME);
+    memcpy(to, trace->calls.function + part.first, part.count * sizeof *trace->calls.function);
+    functions_to_strings(&trace->functions, to, part.count, PART_QUALNAME);
 }
 
 static void
-fill_call_file(const ep_trace *trace, void *to)
+fill_call_file(const ep_trace *trace, ep_part part, void *to)
 {
-    memcpy(to, trace->calls.function, trace->calls.count * sizeof *trace->calls.function);
-    functions_to_strings(&trace->functions, to, trace->calls.count, PART_FILE);
+    memcpy(to, trace->calls.function + part.first, part.count * sizeof *trace->calls.function);
+    functions_to_strings(&trace->functions, to, part.count, PART_FILE);
 }
 
 static void
-fill_call_first_line(const ep_trace *trace, void *to)
+fill_call_first_line(const ep_trace *trace, ep_part part, void *to)
 {
     int32_t *line = to;
-    for (size_t call = 0; call < trace->calls.count; call++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t call = part.first + i;
         int32_t function = trace->calls.function[call];
         int32_t first = function >= 0 ? ep_name_get(trace->functions.name_id[function])->line : 0;
-        line[call] = first > 0 ? first : -1;
+        line[i] = first > 0 ? first : -1;
     }
 }
 
 static void
-fill_call_caller(const ep_trace *trace, void *to)
+fill_call_caller(const ep_trace *trace, ep_part part, void *to)
 {
     const int32_t *by_site = trace->functions.map.site_caller;
     int32_t *caller = to;
-    for (size_t call = 0; call < trace->calls.count; call++) {
-        caller[call] = by_site[ep_call_site(&trace->calls, call)];
+    for (size_t i = 0; i < part.count; i++) {
+        size_t call = part.first + i;
+        caller[i] = by_site[ep_call_site(&trace->calls, call)];
     }
 }
 
 static void
-fill_call_line(const ep_trace *trace, void *to)
+fill_call_line(const ep_trace *trace, ep_part part, void *to)
 {
     const int32_t *by_site = trace->functions.map.site_line;
     int32_t *line = to;
-    for (size_t call = 0; call < trace->calls.count; call++) {
-        line[call] = by_site[ep_call_site(&trace->calls, call)];
+    for (size_t i = 0; i < part.count; i++) {
+        size_t call = part.first + i;
+        line[i] = by_site[ep_call_site(&trace->calls, call)];
     }
 }
 
 /* String ids: the task of the call's site, or else that of its parent. */
 static void
-fill_call_task(const ep_trace *trace, void *to)
+fill_call_task(const ep_trace *trace, ep_part part, void *to)
 {
     const int32_t *parent = trace->calls.parent;
     int32_t *task = to;
-    for (size_t call = 0; call < trace->calls.count; call++) {
-        uint32_t own = ep_site_get(ep_call_site(&trace->calls, call))->task;
-        task[call] = own != 0 ? (int32_t)own - 1 : parent[call] >= 0 ? task[parent[call]]
-                                                                     : -1;
+    for (size_t i = 0; i < part.count; i++) {
+        int32_t call = (int32_t)(part.first + i);
+        uint32_t found = 0;
+        /* Up to a call that has a task, or whose task is known here. */
+        do {
+            found = ep_site_get(ep_call_site(&trace->calls, (size_t)call))->task;
+            call = parent[call];
+        } while (found == 0 && call >= 0 && (size_t)call < part.first);
+        task[i] = found != 0 ? (int32_t)found - 1 : call >= 0 ? task[(size_t)call - part.first]
+                                                              : -1;
     }
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
 
 static void
-fill_block_name(const ep_trace *trace, void *to)
+fill_block_name(const ep_trace *trace, ep_part part, void *to)
 {
-    memcpy(to, trace->blocks.function, trace->blocks.count * sizeof *trace->blocks.function);
-    functions_to_strings(&trace->functions, to, trace->blocks.count, PART_QUALNAME);
+    memcpy(to, trace->blocks.function + part.first, part.count * sizeof *trace->blocks.function);
+    functions_to_strings(&trace->functions, to, part.count, PART_QUALNAME);
 }
 
 static void
-fill_block_line(const ep_trace *trace, void *to)
+fill_block_line(const ep_trace *trace, ep_part part, void *to)
 {
     const int32_t *by_site = trace->functions.map.site_line;
     int32_t *line = to;
-    for (size_t block = 0; block < trace->blocks.count; block++) {
-        line[block] = by_site[ep_block_site(&trace->blocks, block)];
+    for (size_t i = 0; i < part.count; i++) {
+        size_t block = part.first + i;
+        line[i] = by_site[ep_block_site(&trace->blocks, block)];
     }
 }
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
 static void
-fill_function_string(const ep_trace *trace, int32_t *string, name_part part)
+fill_function_string(const ep_trace *trace, ep_part part, int32_t *string, name_part what)
 {
-    for (size_t row = 0; row < trace->functions.count; row++) {
-        string[row] = string_of(ep_name_get(trace->functions.name_id[row]), part);
+    for (size_t i = 0; i < part.count; i++) {
+        string[i] = string_of(ep_name_get(trace->functions.name_id[part.first + i]), what);
     }
 }
 
 static void
-fill_function_name(const ep_trace *trace, void *to)
+fill_function_name(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_function_string(trace, to, PART_QUALNAME);
+    fill_function_string(trace, part, to, PART_QUALNAME);
 }
 
 static void
-fill_function_module(const ep_trace *trace, void *to)
+fill_function_module(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_function_string(trace, to, PART_MODULE);
+    fill_function_string(trace, part, to, PART_MODULE);
 }
 
 static void
-fill_function_file(const ep_trace *trace, void *to)
+fill_function_file(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_function_string(trace, to, PART_FILE);
+    fill_function_string(trace, part, to, PART_FILE);
 }
 
 static void
-fill_function_line(const ep_trace *trace, void *to)
+fill_function_line(const ep_trace *trace, ep_part part, void *to)
 {
     int32_t *line = to;
-    for (size_t row = 0; row < trace->functions.count; row++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
         int32_t first = ep_name_get(trace->functions.name_id[row])->line;
-        line[row] = first > 0 ? first : -1;
+        line[i] = first > 0 ? first : -1;
     }
 }
 
 static void
-fill_function_kind(const ep_trace *trace, void *to)
+fill_function_kind(const ep_trace *trace, ep_part part, void *to)
 {
     uint8_t *kind = to;
-    for (size_t row = 0; row < trace->functions.count; row++) {
-        kind[row] = ep_name_get(trace->functions.name_id[row])->kind;
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
+        kind[i] = ep_name_get(trace->functions.name_id[row])->kind;
     }
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 static void
-fill_line_string(const ep_trace *trace, int32_t *string, name_part part)
+fill_line_string(const ep_trace *trace, ep_part part, int32_t *string, name_part what)
 {
-    for (size_t row = 0; row < trace->lines.count; row++) {
-        string[row] = trace->lines.rows[row].function;
+    for (size_t i = 0; i < part.count; i++) {
+        string[i] = trace->lines.rows[part.first + i].function;
     }
-    functions_to_strings(&trace->functions, string, trace->lines.count, part);
+    functions_to_strings(&trace->functions, string, part.count, what);
 }
 
 static void
-fill_line_name(const ep_trace *trace, void *to)
+fill_line_name(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_line_string(trace, to, PART_QUALNAME);
+    fill_line_string(trace, part, to, PART_QUALNAME);
 }
 
 static void
-fill_line_file(const ep_trace *trace, void *to)
+fill_line_file(const ep_trace *trace, ep_part part, void *to)
 {
-    fill_line_string(trace, to, PART_FILE);
+    fill_line_string(trace, part, to, PART_FILE);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static void
-fill_thread_name(const ep_trace *trace, void *to)
+fill_thread_name(const ep_trace *trace, ep_part part, void *to)
 {
     int32_t *string = to;
-    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
         const char *name = ep_trace_thread_name(&trace->decoded.threads[row]);
         uint32_t id = name != NULL ? ep_string_add((ep_text){name, strlen(name)}) : EP_STRING_NONE;
-        string[row] = id != EP_STRING_NONE ? (int32_t)id : -1;
+        string[i] = id != EP_STRING_NONE ? (int32_t)id : -1;
     }
 }
 
 static void
-fill_thread_native_id(const ep_trace *trace, void *to)
+fill_thread_native_id(const ep_trace *trace, ep_part part, void *to)
 {
     int64_t *id = to;
-    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
         const ep_thread *thread = trace->decoded.threads[row].thread;
-        id[row] = thread != NULL ? (int64_t)thread->native_id : 0;
+        id[i] = thread != NULL ? (int64_t)thread->native_id : 0;
     }
 }
 
@@ -731,39 +779,43 @@ sum(const uint64_t counts[EP_KIND_COUNT])
 }
 
 static void
-fill_thread_first(const ep_trace *trace, void *to)
+fill_thread_first(const ep_trace *trace, ep_part part, void *to)
 {
     int64_t *first = to;
-    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
         const ep_trace_thread *thread = &trace->decoded.threads[row];
-        first[row] = sum(thread->recorded) > 0 ? thread->first_ns : -1;
+        first[i] = sum(thread->recorded) > 0 ? thread->first_ns : -1;
     }
 }
 
 static void
-fill_thread_last(const ep_trace *trace, void *to)
+fill_thread_last(const ep_trace *trace, ep_part part, void *to)
 {
     int64_t *last = to;
-    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
         const ep_trace_thread *thread = &trace->decoded.threads[row];
-        last[row] = sum(thread->recorded) > 0 ? thread->last_ns : -1;
+        last[i] = sum(thread->recorded) > 0 ? thread->last_ns : -1;
     }
 }
 
 static void
-fill_thread_recorded(const ep_trace *trace, void *to)
+fill_thread_recorded(const ep_trace *trace, ep_part part, void *to)
 {
     int64_t *recorded = to;
-    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
-        recorded[row] = sum(trace->decoded.threads[row].recorded);
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
+        recorded[i] = sum(trace->decoded.threads[row].recorded);
     }
 }
 
 static void
-fill_thread_lost(const ep_trace *trace, void *to)
+fill_thread_lost(const ep_trace *trace, ep_part part, void *to)
 {
     int64_t *lost = to;
-    for (size_t row = 0; row < trace->decoded.thread_count; row++) {
-        lost[row] = sum(trace->decoded.threads[row].lost);
+    for (size_t i = 0; i < part.count; i++) {
+        size_t row = part.first + i;
+        lost[i] = sum(trace->decoded.threads[row].lost);
     }
 }

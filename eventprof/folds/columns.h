@@ -56,6 +56,11 @@ typedef enum ep_null {
     EP_NULL_NO_LOCK      /* all, where the interpreter had no lock */
 } ep_null;
 
+/* Rows of a table. */
+typedef struct ep_part {
+    size_t first, count;
+} ep_part;
+
 typedef struct ep_column {
     const char *name;
     uint8_t table;           /* ep_table */
@@ -69,7 +74,7 @@ typedef struct ep_column {
     /* Where its values are: columns.c. */
     ep_step step;
     unsigned pairs;          /* columns of calls or blocks (pair.h) that must be filled */
-    void (*fill)(const ep_trace *trace, void *to);    /* NULL: they are in an array */
+    void (*fill)(const ep_trace *trace, ep_part part, void *to);    /* NULL: they are in an array */
     size_t array_at;         /* of the array's pointer in ep_trace */
     size_t stride, member_at;    /* in an array of structs; stride 0: the array is the column itself */
     bool of_blocks;          /* without blocks and values each element is `otherwise`: */
@@ -109,8 +114,8 @@ ep_column_is_constant(const ep_trace *trace, const ep_column *column)
     return column->of_blocks && trace->decoded.columns.alloc_count == 0;
 }
 
-/* Writes ep_column_count() values. */
-void ep_column_fill(const ep_trace *trace, const ep_column *column, void *to);
+/* Writes the values of some rows, of ep_column_count(). */
+void ep_column_fill(const ep_trace *trace, const ep_column *column, ep_part rows, void *to);
 
 /* Copies `bytes` at member_at of each of `count` structs that are `stride` bytes long. */
 void ep_rows_gather(const void *rows, size_t count, size_t stride, size_t member_at, size_t bytes,

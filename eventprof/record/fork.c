@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "array.h"
 #include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
@@ -58,6 +59,7 @@ ep_engine_before_fork(void)
     ep_packing_before_fork();
     ep_names_before_fork();
     ep_file_before_fork();
+    ep_columns_before_fork();
     EP_FAULT_POINT(FORK);
 }
 
@@ -70,6 +72,7 @@ ep_engine_after_fork_in_parent(void)
         return;
     }
     ep_engine.is_forking = false;
+    ep_columns_after_fork();
     ep_file_after_fork(false);
     ep_names_after_fork();
     ep_packing_after_fork();
@@ -132,6 +135,7 @@ ep_engine_after_fork_in_child(void)
     }
     (void)!ep_os_note_process();
     ep_engine.is_forking = false;
+    ep_columns_after_fork();
     ep_file_after_fork(true);
     ep_names_after_fork();
     ep_packing_after_fork();

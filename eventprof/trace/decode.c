@@ -447,19 +447,24 @@ static void
 take_all(ep_decoder *d, reader *r, ep_columns *to, size_t capacity, size_t alloc_capacity)
 {
     take_run(to, r, r->rows.count);
-    read_in_place(d, r, to, capacity, alloc_capacity);
-    for (size_t i = 0; r->thread != 0 && i < to->count; i++) {
-        to->thread[i] = r->thread;
-    }
+    size_t from = 0, limit;
+    do {
+        limit = ep_column_part(to->count, capacity);
+        read_in_place(d, r, to, limit, alloc_capacity);
+        for (size_t i = from; r->thread != 0 && i < to->count; i++) {
+            to->thread[i] = r->thread;
+        }
+        from = to->count;
+    } while (to->count == limit && limit < capacity);
 }
 
 /* The batch of a reader is empty: reads the next one. From the only reader as much as is wanted is read in
- * place first, unless the size of `to` is not known here. */
+ * place first, if `to` has room for as many blocks. */
 static void
-read_more(ep_decoder *d, reader *r, ep_columns *to, size_t limit)
+read_more(ep_decoder *d, reader *r, ep_columns *to, size_t limit, bool in_place)
 {
     r->rows.count = r->rows.alloc_count = r->row = r->block = 0;
-    if (d->heap_count == 1 && limit != SIZE_MAX) {
+    if (d->heap_count == 1 && in_place) {
         size_t from = to->count;
         read_in_place(d, r, to, limit, limit);
         for (size_t i = from; i < to->count; i++) {
@@ -469,10 +474,10 @@ read_more(ep_decoder *d, reader *r, ep_columns *to, size_t limit)
     read_rows(d, r);
 }
 
-/* Appends merged rows until there are `limit`, or no more. The columns have room for as many rows and
- * blocks; SIZE_MAX: for all. */
+/* Appends merged rows until there are `limit`, or no more. The columns have room for as many rows and, to
+ * read in place, as many blocks. */
 static void
-merge_rows(ep_decoder *d, ep_columns *to, size_t limit)
+merge_rows(ep_decoder *d, ep_columns *to, size_t limit, bool in_place)
 {
     reader **heap = d->heap;
     while (d->heap_count > 0 && to->count < limit) {
@@ -480,7 +485,7 @@ merge_rows(ep_decoder *d, ep_columns *to, size_t limit)
         size_t end = run_end(heap, d->heap_count), room = limit - to->count;
         take_run(to, first, end - first->row < room ? end : first->row + room);
         if (first->row == first->rows.count) {
-            read_more(d, first, to, limit);
+            read_more(d, first, to, limit, in_place);
             if (first->rows.count == 0) {
                 ep_columns_clear(&first->rows);
                 heap[0] = heap[--d->heap_count];
@@ -506,18 +511,25 @@ merge(ep_decoder *d, ep_columns *to)
     }
     /* A row takes at least one word, a block two. Elements that are never written cost no memory. */
     size_t blocks = may_have_blocks(d->capture) ? rows / 2 + 1 : 1;
-    /* With one thread all rows are zero, and their memory is not touched. */
-    to->thread = d->heap_count == 1 ? ep_calloc(rows, sizeof *to->thread)
-                                    : ep_array_new(rows, sizeof *to->thread);
+    /* With one thread all rows are zero, and their memory is not touched; not in a file either. */
+    bool all_zero = d->heap_count == 1 && d->heap[0]->thread == 0;
+    to->thread = all_zero ? ep_calloc(rows, sizeof *to->thread)
+                          : ep_column_new(rows, sizeof *to->thread);
     if (to->thread == NULL || !ep_columns_reserve(to, rows, blocks)) {
         return EP_NOMEM;
     }
-    if (d->heap_count == 1) {
+    if (all_zero) {
         ep_os_expect_use(to->thread, rows * sizeof *to->thread);
-        take_all(d, d->heap[0], to, rows, blocks);
-    } else {
-        merge_rows(d, to, SIZE_MAX);
     }
+    if (d->heap_count == 1) {
+        take_all(d, d->heap[0], to, rows, blocks);
+        return d->status;
+    }
+    size_t limit;
+    do {
+        limit = ep_column_part(to->count, rows);
+        merge_rows(d, to, limit, false);
+    } while (to->count == limit && limit < rows);
     return d->status;
 }
 
@@ -707,8 +719,15 @@ ep_decoder_head(const ep_decoder *d)
 ep_status
 ep_decoder_next(ep_decoder *d, ep_columns *to, size_t limit)
 {
-    merge_rows(d, to, limit);
+    merge_rows(d, to, limit, true);
     return d->status;
+}
+
+ep_status
+ep_decoder_take_all(ep_decoder *d, ep_columns *out)
+{
+    *out = (ep_columns){0};
+    return d->heap_count > 0 ? merge(d, out) : EP_OK;
 }
 
 void
@@ -751,14 +770,12 @@ ep_status
 ep_decode(const ep_capture *capture, uint32_t only_thread, ep_decoded *out)
 {
     ep_decoder *d;
-    ep_columns columns = {0};
+    ep_columns columns;
     ep_status status = ep_decoder_open(capture, only_thread, NULL, &d);
     if (status != EP_OK) {
         return status;
     }
-    if (d->heap_count > 0) {
-        status = merge(d, &columns);
-    }
+    status = ep_decoder_take_all(d, &columns);
     if (status == EP_OK) {
         ep_decoder_end(d, out);
         out->columns = columns;

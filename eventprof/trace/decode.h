@@ -81,6 +81,8 @@ const ep_decoded *ep_decoder_head(const ep_decoder *decoder);
  * `limit` blocks. No new rows: the end.
  * Fails: as the source. */
 EP_CHECKED ep_status ep_decoder_next(ep_decoder *decoder, ep_columns *to, size_t limit);
+/* All rows at once, in place of ep_decoder_next(). Returns: new (ep_columns_clear), also on failure. */
+EP_CHECKED ep_status ep_decoder_take_all(ep_decoder *decoder, ep_columns *out);
 /* The progress, in words of records. */
 void ep_decoder_progress(const ep_decoder *decoder, size_t *done, size_t *total);
 /* Call it after the last row: gives the final head. Returns: new in *out (ep_decoded_clear), without

@@ -8,16 +8,16 @@
 void
 ep_columns_clear(ep_columns *columns)
 {
-    free(columns->thread);
+    ep_column_free(columns->thread);
     if (columns->memory != NULL) {
-        free(columns->memory);
+        ep_column_free(columns->memory);
     } else {
-        free(columns->time_ns);
-        free(columns->kind);
-        free(columns->id);
-        free(columns->alloc_row);
-        free(columns->address);
-        free(columns->size);
+        ep_column_free(columns->time_ns);
+        ep_column_free(columns->kind);
+        ep_column_free(columns->id);
+        ep_column_free(columns->alloc_row);
+        ep_column_free(columns->address);
+        ep_column_free(columns->size);
     }
     *columns = (ep_columns){0};
 }
@@ -44,7 +44,7 @@ ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
     size_t alloc_row = take_room(&bytes, blocks, sizeof *columns->alloc_row);
     size_t address = take_room(&bytes, blocks, sizeof *columns->address);
     size_t size = take_room(&bytes, blocks, sizeof *columns->size);
-    char *memory = ep_array_new(bytes, 1);
+    char *memory = ep_column_new(bytes, 1);
     if (memory == NULL) {
         return false;
     }
@@ -81,6 +81,7 @@ ep_decoded_keep_rows(ep_decoded *decoded, const uint8_t *drop)
     ep_columns *c = &decoded->columns;
     size_t kept = 0, block = 0, kept_blocks = 0;
     for (size_t row = 0; row < c->count; row++) {
+        ep_column_row(row);
         bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
         if (drop[row]) {
             decoded->threads[c->thread[row]].recorded[c->kind[row]] -= 1;

@@ -117,6 +117,7 @@ list_gone(ep_blocks *blocks, const uint32_t *rank)
     ep_block_ending *endings = blocks->endings;
     for (int pass = 0; pass < 2; pass++) {
         for (size_t block = 0; block < blocks->count; block++) {
+            ep_column_row(block);
             if (blocks->death[block] != EP_ROW_NONE) {
                 continue;
             }

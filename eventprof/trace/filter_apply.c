@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "closing.h"
-#include "memory.h"
+#include "array.h"
 
 /* The filter's verdicts, computed once for each id. */
 typedef struct verdicts {
@@ -175,6 +175,7 @@ judge_rows(work *w)
 {
     const ep_columns *c = w->columns;
     for (size_t row = 0; row < c->count; row++) {
+        ep_column_row(row);
         const ep_kind_info *info = &ep_kinds[c->kind[row]];
         open_calls *stack = &w->threads[c->thread[row]];
         if (c->kind[row] == EP_KIND_AUDIT) {
@@ -231,6 +232,7 @@ static bool
 any_inside(const ep_columns *columns)
 {
     for (size_t row = 0; row < columns->count; row++) {
+        ep_column_row(row);
         if (ep_kind_is_inside(columns->kind[row])) {
             return true;
         }
@@ -250,12 +252,12 @@ ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, ep_filtered *dropp
                         .of_name = ep_calloc(ep_name_count(), 1)},
               .columns = &decoded->columns,
               .threads = ep_calloc(thread_count, sizeof *w.threads),
-              .drop = ep_calloc(decoded->columns.count, 1)};
+              .drop = ep_column_new_zeroed(decoded->columns.count, 1)};
     uint8_t *stays = ep_calloc(open_count, 1);
     bool done = w.known.of_site != NULL && w.known.of_name != NULL && w.threads != NULL &&
                 w.drop != NULL && stays != NULL;
     if (done && filter->min_duration_ns > 0 && any_inside(&decoded->columns)) {
-        w.inside = ep_calloc(decoded->columns.count, sizeof *w.inside);
+        w.inside = ep_column_new_zeroed(decoded->columns.count, sizeof *w.inside);
         done = w.inside != NULL;
     }
     for (size_t i = 0, first = 0; i < thread_count && done; i++) {
@@ -277,8 +279,8 @@ ep_filter_apply(const ep_filter *filter, ep_decoded *decoded, ep_filtered *dropp
         free(w.threads[i].at);
     }
     free(w.threads);
-    free(w.drop);
-    free(w.inside);
+    ep_column_free(w.drop);
+    ep_column_free(w.inside);
     free(stays);
     free(w.known.of_site);
     free(w.known.of_name);

@@ -98,12 +98,14 @@ ep_functions_add(ep_functions_builder *b, const ep_columns *columns, size_t from
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
         maps[kind] = ep_kind_has_name(kind) ? b->result.map.name_function : b->result.map.site_function;
     }
-    for (size_t row = from; row < columns->count; row++) {
-        unsigned kind = columns->kind[row];
-        uint32_t id = columns->id[row];
-        if (EP_UNLIKELY(maps[kind][id] == UNSEEN) &&
-            ep_functions_add_id(b, ep_kind_has_name(kind), id) != EP_OK) {
-            return EP_NOMEM;
+    for (size_t row = from, end; row < columns->count;) {
+        for (end = ep_column_part(row, columns->count); row < end; row++) {
+            unsigned kind = columns->kind[row];
+            uint32_t id = columns->id[row];
+            if (EP_UNLIKELY(maps[kind][id] == UNSEEN) &&
+                ep_functions_add_id(b, ep_kind_has_name(kind), id) != EP_OK) {
+                return EP_NOMEM;
+            }
         }
     }
     return EP_OK;

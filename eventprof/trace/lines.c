@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "memory.h"
+#include "array.h"
 
 /* A line that began and has not ended. */
 typedef struct open_line {
@@ -55,12 +55,14 @@ mark_sites(work *w)
 {
     const ep_columns *c = w->input->columns;
     for (size_t row = 0; row < c->count; row++) {
+        ep_column_row(row);
         if (c->kind[row] == EP_KIND_LINE && c->id[row] < w->input->map->site_count) {
             w->row_of_site[c->id[row]] = USED;
             w->any_began = true;
         }
     }
     for (size_t block = 0; w->blocks != NULL && block < w->blocks->count; block++) {
+        ep_column_row(block);
         uint32_t site = ep_block_site(w->blocks, block);
         if (site < w->input->map->site_count) {
             w->row_of_site[site] = USED;
@@ -228,6 +230,7 @@ static void
 add_blocks(work *w)
 {
     for (size_t block = 0; w->blocks != NULL && block < w->blocks->count; block++) {
+        ep_column_row(block);
         uint32_t site = ep_block_site(w->blocks, block);
         int32_t line = site < w->input->map->site_count ? w->row_of_site[site] : -1;
         if (line >= 0) {

@@ -1,7 +1,5 @@
 /* Counts calls that lie in a call which did not make them; the contract is in trace.h. */
-#include <stdlib.h>
-
-#include "memory.h"
+#include "array.h"
 #include "trace.h"
 
 static bool
@@ -40,14 +38,15 @@ ep_trace_count_misplaced(const ep_trace *trace, size_t *out)
     if (!has_every_call(trace)) {
         return EP_OK;
     }
-    int32_t *around = ep_realloc(NULL, calls->count, sizeof *around);    /* nearest Python call */
-    int32_t *next = ep_realloc(NULL, calls->count, sizeof *next);    /* function of its next call */
+    int32_t *around = ep_column_new(calls->count, sizeof *around);    /* nearest Python call */
+    int32_t *next = ep_column_new(calls->count, sizeof *next);    /* function of its next call */
     if (around == NULL || next == NULL) {
-        free(around);
-        free(next);
+        ep_column_free(around);
+        ep_column_free(next);
         return EP_NOMEM;
     }
     for (size_t call = 0; call < calls->count; call++) {
+        ep_column_row(call);
         int32_t parent = calls->parent[call];
         uint8_t of_parent = parent >= 0 ? ep_call_kind(calls, (size_t)parent) : EP_KIND_CALL;
         bool in_python = ep_kinds[of_parent].group == EP_GROUP_PYTHON;
@@ -55,6 +54,7 @@ ep_trace_count_misplaced(const ep_trace *trace, size_t *out)
         next[call] = -1;
     }
     for (size_t call = calls->count; call-- > 0;) {
+        ep_column_row(call);
         uint8_t kind = ep_call_kind(calls, call);
         int32_t caller = callers[ep_call_site(calls, call)], parent = around[call];
         if ((kind != EP_KIND_CALL && kind != EP_KIND_RESUME) || caller < 0 || parent < 0) {
@@ -70,7 +70,7 @@ ep_trace_count_misplaced(const ep_trace *trace, size_t *out)
         }
         next[parent] = ep_call_function(calls, call);
     }
-    free(around);
-    free(next);
+    ep_column_free(around);
+    ep_column_free(next);
     return EP_OK;
 }

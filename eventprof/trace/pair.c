@@ -132,11 +132,11 @@ call_pairing_open(call_pairing *pairing, const ep_pair_input *input)
     size_t room = before_count + columns->count + 1;
 
     calls->input = input;
-    calls->open_row = ep_array_new(room, sizeof *calls->open_row);
-    calls->close_row = ep_array_new(room, sizeof *calls->close_row);
-    calls->parent = ep_array_new(room, sizeof *calls->parent);
-    calls->flags = ep_array_new(room, sizeof *calls->flags);
-    calls->row_call = ep_array_new(columns->count, sizeof *calls->row_call);
+    calls->open_row = ep_column_new(room, sizeof *calls->open_row);
+    calls->close_row = ep_column_new(room, sizeof *calls->close_row);
+    calls->parent = ep_column_new(room, sizeof *calls->parent);
+    calls->flags = ep_column_new(room, sizeof *calls->flags);
+    calls->row_call = ep_column_new(columns->count, sizeof *calls->row_call);
     calls->before = ep_array_new(before_count, sizeof *calls->before);
     pairing->site_functions = with_unknown(input->map->site_function, input->map->site_count);
     pairing->name_functions = with_unknown(input->map->name_function, input->map->name_count);
@@ -351,20 +351,20 @@ ep_pair_calls(const ep_pair_input *input, const ep_progress *progress, ep_calls 
 void
 ep_calls_clear(ep_calls *calls)
 {
-    free(calls->open_row);
-    free(calls->close_row);
-    free(calls->parent);
-    free(calls->flags);
-    free(calls->row_call);
-    free(calls->before);
-    free(calls->start);
-    free(calls->duration);
-    free(calls->self);
-    free(calls->thread);
-    free(calls->function);
-    free(calls->site);
-    free(calls->kind);
-    free(calls->depth);
+    ep_column_free(calls->open_row);
+    ep_column_free(calls->close_row);
+    ep_column_free(calls->parent);
+    ep_column_free(calls->flags);
+    ep_column_free(calls->row_call);
+    ep_column_free(calls->before);
+    ep_column_free(calls->start);
+    ep_column_free(calls->duration);
+    ep_column_free(calls->self);
+    ep_column_free(calls->thread);
+    ep_column_free(calls->function);
+    ep_column_free(calls->site);
+    ep_column_free(calls->kind);
+    ep_column_free(calls->depth);
     *calls = (ep_calls){0};
 }
 
@@ -377,19 +377,21 @@ calls_by_thread(const ep_calls *calls)
 {
     size_t thread_count = calls->input->thread_count;
     size_t *next = ep_calloc(thread_count + 1, sizeof *next);
-    uint32_t *order = ep_array_new(calls->count, sizeof *order);
+    uint32_t *order = ep_column_new(calls->count, sizeof *order);
     if (next == NULL || order == NULL) {
         free(next);
-        free(order);
+        ep_column_free(order);
         return NULL;
     }
     for (size_t call = 0; call < calls->count; call++) {
+        ep_column_row(call);
         next[ep_call_thread(calls, call) + 1]++;
     }
     for (size_t thread = 1; thread < thread_count; thread++) {
         next[thread] += next[thread - 1];
     }
     for (size_t call = 0; call < calls->count; call++) {
+        ep_column_row(call);
         order[next[ep_call_thread(calls, call)]++] = (uint32_t)call;
     }
     free(next);
@@ -405,12 +407,13 @@ mark_recursive(ep_calls *calls)
     uint32_t *order = calls->input->thread_count > 1 ? calls_by_thread(calls) : NULL;
     int32_t *open = ep_calloc(function_count + 1, sizeof *open);
     if (open == NULL || (order == NULL && calls->input->thread_count > 1)) {
-        free(order);
+        ep_column_free(order);
         free(open);
         return EP_NOMEM;
     }
     int32_t innermost = -1;
     for (size_t i = 0; i < calls->count; i++) {
+        ep_column_row(i);
         int32_t call = order != NULL ? (int32_t)order[i] : (int32_t)i;
         /* Calls inside of the parent have ended. A thread's first call has parent -1. */
         while (innermost != calls->parent[call]) {
@@ -422,7 +425,7 @@ mark_recursive(ep_calls *calls)
         }
         innermost = call;
     }
-    free(order);
+    ep_column_free(order);
     free(open);
     calls->filled |= EP_CALLS_RECURSIVE;
     return EP_OK;
@@ -432,11 +435,12 @@ mark_recursive(ep_calls *calls)
 static EP_CHECKED ep_status
 fill_self(ep_calls *calls)
 {
-    calls->self = ep_array_new(calls->count, sizeof *calls->self);
+    calls->self = ep_column_new(calls->count, sizeof *calls->self);
     if (calls->self == NULL) {
         return EP_NOMEM;
     }
     for (size_t call = 0; call < calls->count; call++) {
+        ep_column_row(call);
         calls->self[call] = calls->duration[call];
         if (calls->parent[call] >= 0) {
             calls->self[calls->parent[call]] -= calls->duration[call];
@@ -455,19 +459,19 @@ ep_calls_fill(ep_calls *calls, unsigned wanted)
     if ((wanted & EP_CALLS_RECURSIVE) != 0) {
         wanted |= EP_CALLS_FUNCTION;
     }
-    EP_ARRAY_FILL(calls, start, wanted & EP_CALLS_START,
+    EP_COLUMN_FILL(calls, start, wanted & EP_CALLS_START,
                   ep_call_start(calls, i));
-    EP_ARRAY_FILL(calls, duration, wanted & EP_CALLS_DURATION,
+    EP_COLUMN_FILL(calls, duration, wanted & EP_CALLS_DURATION,
                   ep_call_end(calls, i) - ep_call_start(calls, i));
-    EP_ARRAY_FILL(calls, thread, wanted & EP_CALLS_THREAD,
+    EP_COLUMN_FILL(calls, thread, wanted & EP_CALLS_THREAD,
                   ep_call_thread(calls, i));
-    EP_ARRAY_FILL(calls, function, wanted & EP_CALLS_FUNCTION,
+    EP_COLUMN_FILL(calls, function, wanted & EP_CALLS_FUNCTION,
                   ep_call_function(calls, i));
-    EP_ARRAY_FILL(calls, site, wanted & EP_CALLS_SITE,
+    EP_COLUMN_FILL(calls, site, wanted & EP_CALLS_SITE,
                   ep_call_site(calls, i));
-    EP_ARRAY_FILL(calls, kind, wanted & EP_CALLS_KIND,
+    EP_COLUMN_FILL(calls, kind, wanted & EP_CALLS_KIND,
                   ep_call_kind(calls, i));
-    EP_ARRAY_FILL(calls, depth, wanted & EP_CALLS_DEPTH,
+    EP_COLUMN_FILL(calls, depth, wanted & EP_CALLS_DEPTH,
                   calls->parent[i] < 0 ? 0 : calls->depth[calls->parent[i]] + 1);
 
     unsigned missing = wanted & ~calls->filled;

@@ -173,11 +173,11 @@ block_pairing_open(block_pairing *pairing, const ep_pair_input *input)
         pairing->roles[kind] = (uint8_t)ep_block_role_of(kind);
     }
     blocks->input = input;
-    blocks->birth = ep_array_new(event_count, sizeof *blocks->birth);
-    blocks->death = ep_array_new(event_count, sizeof *blocks->death);
-    blocks->previous = ep_array_new(event_count, sizeof *blocks->previous);
-    blocks->flags = ep_array_new(event_count, sizeof *blocks->flags);
-    blocks->event_block = ep_array_new(event_count, sizeof *blocks->event_block);
+    blocks->birth = ep_column_new(event_count, sizeof *blocks->birth);
+    blocks->death = ep_column_new(event_count, sizeof *blocks->death);
+    blocks->previous = ep_column_new(event_count, sizeof *blocks->previous);
+    blocks->flags = ep_column_new(event_count, sizeof *blocks->flags);
+    blocks->event_block = ep_column_new(event_count, sizeof *blocks->event_block);
     pairing->moving = ep_calloc(input->thread_count, sizeof *pairing->moving);
     if (blocks->birth == NULL || blocks->death == NULL || blocks->previous == NULL ||
         blocks->flags == NULL || blocks->event_block == NULL || pairing->moving == NULL) {
@@ -431,26 +431,26 @@ ep_pair_blocks(const ep_pair_input *input, const ep_progress *progress, ep_block
 void
 ep_blocks_clear(ep_blocks *blocks)
 {
-    free(blocks->birth);
-    free(blocks->death);
-    free(blocks->previous);
-    free(blocks->flags);
-    free(blocks->event_block);
-    free(blocks->free_lost);
-    free(blocks->endings);
-    free(blocks->ended_at);
-    free(blocks->gone);
-    free(blocks->address);
-    free(blocks->size);
-    free(blocks->domain);
-    free(blocks->thread);
-    free(blocks->start);
-    free(blocks->end);
-    free(blocks->call);
-    free(blocks->function);
-    free(blocks->site);
-    free(blocks->freed_in);
-    free(blocks->free_thread);
+    ep_column_free(blocks->birth);
+    ep_column_free(blocks->death);
+    ep_column_free(blocks->previous);
+    ep_column_free(blocks->flags);
+    ep_column_free(blocks->event_block);
+    ep_column_free(blocks->free_lost);
+    ep_column_free(blocks->endings);
+    ep_column_free(blocks->ended_at);
+    ep_column_free(blocks->gone);
+    ep_column_free(blocks->address);
+    ep_column_free(blocks->size);
+    ep_column_free(blocks->domain);
+    ep_column_free(blocks->thread);
+    ep_column_free(blocks->start);
+    ep_column_free(blocks->end);
+    ep_column_free(blocks->call);
+    ep_column_free(blocks->function);
+    ep_column_free(blocks->site);
+    ep_column_free(blocks->freed_in);
+    ep_column_free(blocks->free_thread);
     *blocks = (ep_blocks){0};
 }
 
@@ -469,6 +469,7 @@ mark_deaths(ep_blocks *blocks, const ep_calls *calls)
 
     int32_t next_born = 0;
     for (size_t event = 0; event < input->columns->alloc_count; event++) {
+        ep_column_row(event);
         int32_t block = blocks->event_block[event];
         size_t row = ep_alloc_row(input, event);
         int32_t thread = input->columns->thread[row];
@@ -503,29 +504,29 @@ ep_blocks_fill(ep_blocks *blocks, const ep_calls *calls, unsigned wanted)
     if ((wanted & EP_BLOCKS_FLAGS) != 0) {
         wanted |= EP_BLOCKS_CALL;
     }
-    EP_ARRAY_FILL(blocks, address, wanted & EP_BLOCKS_ADDRESS,
+    EP_COLUMN_FILL(blocks, address, wanted & EP_BLOCKS_ADDRESS,
                   columns->address[blocks->birth[i]]);
-    EP_ARRAY_FILL(blocks, size, wanted & EP_BLOCKS_SIZE,
+    EP_COLUMN_FILL(blocks, size, wanted & EP_BLOCKS_SIZE,
                   ep_block_size(blocks, i));
-    EP_ARRAY_FILL(blocks, domain, wanted & EP_BLOCKS_DOMAIN,
+    EP_COLUMN_FILL(blocks, domain, wanted & EP_BLOCKS_DOMAIN,
                   ep_alloc_kind(input, blocks->birth[i])->domain);
-    EP_ARRAY_FILL(blocks, thread, wanted & EP_BLOCKS_THREAD,
+    EP_COLUMN_FILL(blocks, thread, wanted & EP_BLOCKS_THREAD,
                   alloc_thread(input, blocks->birth[i]));
-    EP_ARRAY_FILL(blocks, start, wanted & EP_BLOCKS_START,
+    EP_COLUMN_FILL(blocks, start, wanted & EP_BLOCKS_START,
                   alloc_time(input, blocks->birth[i]));
-    EP_ARRAY_FILL(blocks, end, wanted & EP_BLOCKS_END,
+    EP_COLUMN_FILL(blocks, end, wanted & EP_BLOCKS_END,
                   blocks->death[i] == EP_ROW_NONE ? -1 : alloc_time(input, blocks->death[i]));
-    EP_ARRAY_FILL(blocks, call, wanted & EP_BLOCKS_CALL,
+    EP_COLUMN_FILL(blocks, call, wanted & EP_BLOCKS_CALL,
                   ep_block_call(blocks, calls, i));
-    EP_ARRAY_FILL(blocks, function, wanted & EP_BLOCKS_FUNCTION,
+    EP_COLUMN_FILL(blocks, function, wanted & EP_BLOCKS_FUNCTION,
                   ep_site_function(input->map, ep_block_site(blocks, i)));
-    EP_ARRAY_FILL(blocks, site, wanted & EP_BLOCKS_SITE,
+    EP_COLUMN_FILL(blocks, site, wanted & EP_BLOCKS_SITE,
                   ep_block_site(blocks, i));
-    EP_ARRAY_FILL(blocks, freed_in, wanted & EP_BLOCKS_FREED_IN,
+    EP_COLUMN_FILL(blocks, freed_in, wanted & EP_BLOCKS_FREED_IN,
                   ep_block_was_freed(blocks, i)
                       ? ep_row_call(calls, ep_alloc_row(input, blocks->death[i]))
                       : -1);
-    EP_ARRAY_FILL(blocks, free_thread, wanted & EP_BLOCKS_FREE_THREAD,
+    EP_COLUMN_FILL(blocks, free_thread, wanted & EP_BLOCKS_FREE_THREAD,
                   ep_block_was_freed(blocks, i) ? alloc_thread(input, blocks->death[i]) : -1);
 
     if ((wanted & ~blocks->filled & EP_BLOCKS_FLAGS) != 0) {

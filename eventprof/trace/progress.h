@@ -2,10 +2,11 @@
 #ifndef EP_PROGRESS_H
 #define EP_PROGRESS_H
 
+#include "array.h"
 #include "types.h"
 
 /* Reports the progress of a long computation every EP_PROGRESS_ROWS rows. If it returns false, the
- * computation stops and fails with EP_STATE. */
+ * computation stops and fails with EP_STATE. Columns in files leave the resident set meanwhile. */
 #define EP_PROGRESS_ROWS ((size_t)1 << 20)
 
 typedef struct ep_progress {
@@ -16,6 +17,7 @@ typedef struct ep_progress {
 static inline bool
 ep_progress_tell(const ep_progress *progress, size_t done, size_t total)
 {
+    ep_columns_give_back();
     return progress == NULL || progress->tell(progress->context, done, total);
 }
 

@@ -17,6 +17,7 @@ add_call_events(ep_call_memory *memory, const ep_calls *calls, const ep_blocks *
 {
     const ep_pair_input *input = blocks->input;
     for (size_t event = 0; event < input->columns->alloc_count; event++) {
+        ep_column_row(event);
         int32_t block = blocks->event_block[event];
         int32_t call = calls->row_call[ep_alloc_row(input, event)];
         if (block < 0 || call < 0) {
@@ -35,6 +36,7 @@ static void
 add_below(ep_call_memory *memory, const ep_calls *calls)
 {
     for (size_t call = calls->count; call-- > 0;) {
+        ep_column_row(call);
         int32_t parent = calls->parent[call];
         if (parent >= 0) {
             memory->allocated[parent] += memory->allocated[call];
@@ -49,9 +51,9 @@ ep_summary_call_memory(const ep_calls *calls, const ep_blocks *blocks, bool belo
                        ep_call_memory *out)
 {
     ep_call_memory memory = {.count = calls->count};
-    memory.allocated = ep_array_new_zeroed(calls->count, sizeof *memory.allocated);
-    memory.freed = ep_array_new_zeroed(calls->count, sizeof *memory.freed);
-    memory.blocks = ep_array_new_zeroed(calls->count, sizeof *memory.blocks);
+    memory.allocated = ep_column_new_zeroed(calls->count, sizeof *memory.allocated);
+    memory.freed = ep_column_new_zeroed(calls->count, sizeof *memory.freed);
+    memory.blocks = ep_column_new_zeroed(calls->count, sizeof *memory.blocks);
     if (memory.allocated == NULL || memory.freed == NULL || memory.blocks == NULL) {
         ep_call_memory_clear(&memory);
         return EP_NOMEM;
@@ -67,8 +69,8 @@ ep_summary_call_memory(const ep_calls *calls, const ep_blocks *blocks, bool belo
 void
 ep_call_memory_clear(ep_call_memory *memory)
 {
-    free(memory->allocated);
-    free(memory->freed);
-    free(memory->blocks);
+    ep_column_free(memory->allocated);
+    ep_column_free(memory->freed);
+    ep_column_free(memory->blocks);
     *memory = (ep_call_memory){0};
 }

@@ -77,7 +77,7 @@ next_change(change_cursor *cursor)
             cursor->change = -1;
             cursor->bytes = -ep_block_size(blocks, (size_t)block);
         } else {
-            cursor->event++;
+            ep_column_row(cursor->event++);
             if (block < 0) {
                 continue;
             }
@@ -102,9 +102,9 @@ ep_summary_curve(const ep_blocks *blocks, unsigned domains, ep_curve *out)
 {
     ep_curve curve = {0};
     size_t room = blocks->input->columns->alloc_count + blocks->free_lost_count + blocks->gone_count;
-    curve.time = ep_array_new(room, sizeof *curve.time);
-    curve.live = ep_array_new(room, sizeof *curve.live);
-    curve.blocks = ep_array_new(room, sizeof *curve.blocks);
+    curve.time = ep_column_new(room, sizeof *curve.time);
+    curve.live = ep_column_new(room, sizeof *curve.live);
+    curve.blocks = ep_column_new(room, sizeof *curve.blocks);
     if (curve.time == NULL || curve.live == NULL || curve.blocks == NULL) {
         ep_curve_clear(&curve);
         return EP_NOMEM;
@@ -127,9 +127,9 @@ ep_summary_curve(const ep_blocks *blocks, unsigned domains, ep_curve *out)
 void
 ep_curve_clear(ep_curve *curve)
 {
-    free(curve->time);
-    free(curve->live);
-    free(curve->blocks);
+    ep_column_free(curve->time);
+    ep_column_free(curve->live);
+    ep_column_free(curve->blocks);
     *curve = (ep_curve){0};
 }
 
@@ -237,6 +237,7 @@ find_stacks(stack_table *table, const ep_calls *calls)
 {
     int32_t *call_stack = table->stacks.call_stack;
     for (size_t call = 0; call < calls->count; call++) {
+        ep_column_row(call);
         int32_t parent = calls->parent[call] >= 0 ? call_stack[calls->parent[call]] : -1;
         uint32_t site = ep_call_site(calls, call);
         if (!ep_hash_index_reserve(&table->by_key, hash_of_stack, &table->stacks)) {
@@ -257,7 +258,7 @@ ep_status
 ep_summary_stacks(const ep_calls *calls, ep_stacks *out)
 {
     stack_table table = {0};
-    table.stacks.call_stack = ep_array_new(calls->count, sizeof *table.stacks.call_stack);
+    table.stacks.call_stack = ep_column_new(calls->count, sizeof *table.stacks.call_stack);
     if (table.stacks.call_stack == NULL || find_stacks(&table, calls) != EP_OK) {
         stack_table_clear(&table);
         return EP_NOMEM;
@@ -272,7 +273,7 @@ ep_stacks_clear(ep_stacks *stacks)
 {
     free(stacks->parent);
     free(stacks->site);
-    free(stacks->call_stack);
+    ep_column_free(stacks->call_stack);
     *stacks = (ep_stacks){0};
 }
 
@@ -371,6 +372,7 @@ ep_summary_alive(const ep_blocks *blocks, const ep_calls *calls, const ep_stacks
         return EP_NOMEM;
     }
     for (size_t block = 0; block < blocks->count && blocks->birth[block] < moment; block++) {
+        ep_column_row(block);
         if (ep_block_lives(blocks, block, moment)) {
             group_table_add(&table, block);
         }
@@ -388,6 +390,7 @@ ep_summary_temporary(const ep_blocks *blocks, const ep_calls *calls, const ep_st
         return EP_NOMEM;
     }
     for (size_t block = 0; block < blocks->count; block++) {
+        ep_column_row(block);
         if ((blocks->flags[block] & EP_BLOCK_TEMPORARY) != 0) {
             group_table_add(&table, block);
         }

@@ -61,7 +61,7 @@ ep_trace_clear(ep_trace *trace)
     }
     ep_curve_clear(&trace->curve);
     ep_lines_clear(&trace->lines);
-    free(trace->waited);
+    ep_column_free(trace->waited);
     ep_stacks_clear(&trace->stacks);
     ep_summary_clear(&trace->summary);
     ep_blocks_clear(&trace->blocks);
@@ -85,7 +85,8 @@ decode_capture(ep_trace *trace)
 {
     ep_status status = ep_decode(&trace->capture, trace->only_thread, &trace->decoded);
     if (status == EP_OK && trace->check_records && !trace->record_check.done) {
-        ep_check_records(&trace->capture, trace->only_thread, &trace->decoded, &trace->record_check);
+        status = ep_check_records(&trace->capture, trace->only_thread, NULL, &trace->decoded,
+                                  &trace->record_check);
     }
     return status;
 }
@@ -242,13 +243,13 @@ reach_waited(ep_trace *trace)
 {
     ep_status status = reach_calls(trace);
     if (status == EP_OK && !trace->has_waited) {
-        int64_t *waited = ep_array_new_zeroed(trace->calls.count, sizeof *waited);
+        int64_t *waited = ep_column_new_zeroed(trace->calls.count, sizeof *waited);
         status = waited == NULL ? EP_NOMEM : EP_OK;
         if (status == EP_OK && !trace->no_lock) {
             status = ep_calls_waited(&trace->calls, waited);
         }
         if (status != EP_OK) {
-            free(waited);
+            ep_column_free(waited);
             return status;
         }
         trace->waited = waited;

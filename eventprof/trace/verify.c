@@ -861,15 +861,21 @@ ep_verify(const ep_verify_input *input, size_t limit, const ep_progress *progres
 /* At each end of the window one hook may write a record late, or remove one. */
 #define UNSURE_EVENTS 4
 
-void
-ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decoded *decoded,
-                 ep_record_check *out)
+ep_status
+ep_check_records(const ep_capture *capture, uint32_t only_thread, ep_chunk_source *source,
+                 const ep_decoded *decoded, ep_record_check *out)
 {
+    ep_status status = EP_OK;
     ep_record_check check = {.done = true, .chunks = capture->chunk_count};
     uint64_t *last = ep_calloc(capture->thread_count, sizeof *last);    /* last ticks, by thread id */
     uint64_t worst = 0, worst_at = 0;
-    for (size_t i = 0; i < capture->chunk_count; i++) {
-        ep_cursor cursor = ep_cursor_begin(capture->chunks[i]->header);
+    for (size_t i = 0; i < capture->chunk_count && status == EP_OK; i++) {
+        const ep_chunk_header *header = capture->chunks[i]->header;
+        status = source != NULL ? source->load(source, i, &header) : EP_OK;
+        if (status != EP_OK) {
+            break;
+        }
+        ep_cursor cursor = ep_cursor_begin(header);
         ep_record record = {0};
         check.unsure_count += cursor.may_change ? UNSURE_EVENTS : 0;
         while (ep_cursor_next(&cursor, &record)) {
@@ -891,6 +897,9 @@ ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decod
             }
             *before = record.ticks;
         }
+        if (source != NULL) {
+            source->let_go(source, header);
+        }
     }
     if (worst > 0) {
         ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, worst_at, 0);
@@ -903,7 +912,10 @@ ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decod
         }
     }
     free(last);
-    *out = check;
+    if (status == EP_OK) {
+        *out = check;
+    }
+    return status;
 }
 
 void

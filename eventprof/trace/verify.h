@@ -86,9 +86,11 @@ typedef struct ep_record_check {
     uint32_t back_thread_id;
 } ep_record_check;
 
-/* Checks the records from which `decoded` was made, one by one. */
-void ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decoded *decoded,
-                      ep_record_check *out);
+/* Checks the records from which `decoded` was made, one by one. source: as for ep_decoder_open(). Fails: as
+ * the source. */
+EP_CHECKED ep_status ep_check_records(const ep_capture *capture, uint32_t only_thread,
+                                      ep_chunk_source *source, const ep_decoded *decoded,
+                                      ep_record_check *out);
 
 /* Adds the faults of the check. */
 void ep_verify_records(const ep_record_check *check, const ep_trace_thread *threads,

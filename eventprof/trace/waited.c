@@ -82,7 +82,6 @@ ep_calls_waited(const ep_calls *calls, int64_t *waited)
     if (calls->count == 0) {
         return EP_OK;
     }
-    memset(waited, 0, calls->count * sizeof *waited);
     if (threads < 2) {
         return EP_OK;
     }
@@ -99,6 +98,7 @@ ep_calls_waited(const ep_calls *calls, int64_t *waited)
     }
     const ep_kind_set under_lock = ep_kinds_under_lock();
     for (size_t row = 0; row < columns->count; row++) {
+        ep_column_row(row);
         int32_t thread = columns->thread[row], call = calls->row_call[row];
         ep_tenure_clock *clock = ep_tenure_clock_of(&clocks, thread);
         if (ep_kinds_has(under_lock, columns->kind[row])) {

@@ -222,7 +222,7 @@ check_of(const uint64_t *ticks, size_t count, uint64_t rows)
     ep_trace_thread thread = {.recorded[EP_KIND_CALL] = rows};
     ep_decoded decoded = {.threads = &thread, .thread_count = 1};
     ep_record_check check;
-    ep_check_records(&capture, 0, &decoded, &check);
+    ck_assert_int_eq(ep_check_records(&capture, 0, NULL, &decoded, &check), EP_OK);
     ep_clock_map_free(&capture.clock);
     return check;
 }

@@ -51,6 +51,15 @@ def alias(table, kind):
     return f"_{table.capitalize()}{kind.capitalize()}"
 
 
+def method(table, column, kind):
+    """Return a method that gives a column, or some rows of it."""
+    return (
+        f"    @overload\n    def {table}(\n"
+        f"        self, column: {column}, first: int = 0, count: int = ..., /\n"
+        f"    ) -> NDArray[{kind}]: ...\n"
+    )
+
+
 def parts():
     """Return the two parts of the stub."""
     names = methods = ""
@@ -59,11 +68,8 @@ def parts():
             several = "".join(f'    "{name}",\n' for name in listed)
             inside = f'"{listed[0]}"' if len(listed) == 1 else f"\n{several}"
             names += f"{alias(table, kind)} = Literal[{inside}]\n"
-            methods += (
-                "    @overload\n"
-                f"    def {table}(self, column: {alias(table, kind)}, /) -> NDArray[np.{kind}]: ...\n"
-            )
-        methods += f"    @overload\n    def {table}(self, column: str, /) -> NDArray[Any]: ...\n"
+            methods += method(table, alias(table, kind), f"np.{kind}")
+        methods += method(table, "str", "Any")
     return {"names": names, "methods": methods}
 
 

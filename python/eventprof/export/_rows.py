@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
-from ..tables.batches import in_batches
 from ._view import AT_A_TIME, Texts
 
 if TYPE_CHECKING:
@@ -40,70 +39,49 @@ class Row(NamedTuple):
 
 def write_rows(view: View, out: IO[bytes], name: str, row: Row) -> None:
     """Write the chosen rows of a table as text, and report the progress."""
-    in_parts = name == "events" and in_batches(view.trace)
+    known: dict[tuple[str, ...], Texts] = {}
 
-    def take(table: Table) -> None:
-        for rows in _render(table, row, None if in_parts else view.progress):
-            out.write(rows)
+    def texts_of(words: tuple[str, ...]) -> Texts:
+        """Return the words as they are written, and the null last; most parts have the same."""
+        if words not in known:
+            known[words] = Texts([*map(row.text, words), row.null])
+        return known[words]
 
-    view.each_part(name, take)
-
-
-def _render(table: Table, row: Row, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
-    columns = [_column(column, row.null, row.text) for column in table._columns.values()]
-    # The text of a row is several hundred bytes.
-    step = max(AT_A_TIME // 4, 1)
-    for first in range(0, len(table), step):
-        if progress is not None:
-            progress(first, len(table))
-        rows = slice(first, min(first + step, len(table)))
+    def take(part: Table) -> None:
         parts: list[Any] = []
-        for prefix, column in zip(row.before, columns, strict=True):
-            parts.append(prefix)
-            parts.append(column(rows))
-        parts.append(row.after)
-        yield _core.render_rows(rows.stop - rows.start, tuple(parts))
+        for prefix, column in zip(row.before, part._columns.values(), strict=True):
+            parts += [prefix, _column(column, row.null, texts_of)]
+        out.write(_core.render_rows(len(part), (*parts, row.after)))
+
+    # The text of a row is several hundred bytes.
+    view.each_part(name, max(AT_A_TIME // 4, 1), take)
 
 
-def _column(column: Column, null: bytes, text: Callable[[str], bytes]) -> Callable[[slice], Any]:
-    values = column.values()
+def _column(column: Column, null: bytes, texts_of: Callable[[tuple[str, ...]], Texts]) -> Any:
+    """Return the part of rows that is a column's values."""
+    values, nulls = column.values(), column.nulls()
     if column.words is not None:
         words = column.words.texts()
-        # The last text is the null; render_rows() writes nothing for the code -1.
-        texts = Texts([*map(text, words), null])
-        return lambda rows: texts.part(
-            np.where(values[rows] < 0, len(words), values[rows].astype(np.int32))
-        )
-    nulls = column.nulls()
-    if values.dtype.kind in "fb":
-        # Such columns have few distinct values.
-        distinct, code = np.unique(values, return_inverse=True)
-        code = code.reshape(-1).astype(np.int32)
-        spelt = Texts([*(_spell(value, null) for value in distinct.tolist()), null])
-        if nulls is not None:
-            code = np.where(nulls, np.int32(len(distinct)), code)
-        return lambda rows: spelt.part(code[rows])
-    if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(np.int64).max:
-        # Merged traces have flow numbers that int64 cannot hold.
+        return texts_of(words).part(np.where(values < 0, len(words), values.astype(np.int32)))
+    # Merged traces have flow numbers that int64 cannot hold.
+    is_large = values.dtype == np.uint64 and values.max(initial=0) > np.iinfo(np.int64).max
+    if values.dtype.kind in "fb" or is_large:
         distinct, code = np.unique(values, return_inverse=True)
         code = code.reshape(-1).astype(np.int32)
         if nulls is not None:
             code = np.where(nulls, np.int32(len(distinct)), code)
-        spelt = Texts([*(b"%d" % value for value in distinct.tolist()), null])
-        return lambda rows: spelt.part(code[rows])
+        return Texts([*(_spell(value, null) for value in distinct.tolist()), null]).part(code)
+    numbers = np.ascontiguousarray(values, np.int64)
     if nulls is None:
-        return lambda rows: ("int", np.ascontiguousarray(values[rows], np.int64))
-    return lambda rows: (
-        "masked",
-        np.ascontiguousarray(values[rows], np.int64),
-        np.ascontiguousarray(nulls[rows]),
-        null,
-    )
+        return "int", numbers
+    return "masked", numbers, np.ascontiguousarray(nulls), null
 
 
 def _spell(value: Any, null: bytes) -> bytes:
     if isinstance(value, bool):
         return b"true" if value else b"false"
+    if isinstance(value, int):
+        return b"%d" % value
     if not np.isfinite(value):
         return null if value != value else repr(value).encode()
     return repr(value).encode()

@@ -14,7 +14,7 @@ from .. import _core
 from .._words import printable
 from ..answers.functions import matching, no_match
 from ..answers.own import find_own
-from ..tables.batches import in_batches, read_events
+from ..tables.batches import TablesOfRows, in_batches, read_events
 from ..tables.loss import loss_of_others
 from ..tables.processes import is_thread, process_of_threads
 
@@ -46,6 +46,13 @@ def json_text(text: str) -> str:
     text = utf8(text).decode()
     found = json.dumps(text, ensure_ascii=not text.isprintable())
     return found if text[-1:] != "\\" else f'{found[:-3]}\\u005c"'
+
+
+def parts_of_rows(count: int) -> Iterator[slice]:
+    """Yield slices of all rows, for columns that may lie in files."""
+    for first in range(0, count, AT_A_TIME):
+        yield slice(first, min(first + AT_A_TIME, count))
+        _core.give_back()
 
 
 def full_name(name: str | None, module: str | None) -> str:
@@ -110,6 +117,7 @@ class Steps:
             if not steps:
                 return
             yield np.frombuffer(steps, np.int32)
+            _core.give_back()
 
 
 class _Choice(NamedTuple):
@@ -263,14 +271,15 @@ class View:
         numbers[chosen] = np.arange(1, len(chosen) + 1)
         for begin in range(0, len(code), AT_A_TIME):
             code[begin : begin + AT_A_TIME] = numbers[code[begin : begin + AT_A_TIME]]
+            _core.give_back()
         return code, [places[begin] for begin in chosen]
 
     def blocks(self) -> Iterator[slice]:
         """Yield slices of the rows, and report the progress."""
-        for first in range(0, len(self), AT_A_TIME):
+        for rows in parts_of_rows(len(self)):
             if self.progress is not None:
-                self.progress(first, len(self))
-            yield slice(first, min(first + AT_A_TIME, len(self)))
+                self.progress(rows.start, len(self))
+            yield rows
 
     # ---- Filters ---------------------------------------------------------------------------------
 
@@ -350,10 +359,9 @@ class View:
         if self.between is None:
             load = self.trace._core.calls
             names = ("allocated_self", "freed_self", "blocks_self")
-            columns = [load(name).astype(np.int64) for name in names]
             if not self.chosen:
-                return columns[0], columns[1], columns[2]
-            return tuple(self._sum(c) for c in columns)  # type: ignore[return-value]
+                return load(names[0]), load(names[1]), load(names[2])
+            return tuple(self._sum(load(name)) for name in names)  # type: ignore[return-value]
         of_block = self.trace._core.allocations
         size = np.maximum(of_block("size"), 0)
         born = self.times(of_block("start"))
@@ -585,44 +593,59 @@ class View:
         return waited
 
     def parts_of_table(
-        self, table: Table, rows: int, *, before: int = 0, total: int | None = None
+        self, name: str, rows: int, *, before: int = 0, total: int | None = None
     ) -> Iterator[Table]:
-        """Yield parts of a table, and report the progress.
+        """Yield parts of the chosen rows of a table, and report the progress.
 
         Parameters
         ----------
-        table : Table
+        name : str
             The table.
         rows : int
             Rows of a part.
         before, total : int
             Rows of the tables before it, and of all tables; without, the table is the only one.
         """
-        for first in range(0, len(table), rows):
+        length = len(self.table(name))
+        for first in range(0, length, rows):
             if self.progress is not None:
-                self.progress(before + first, len(table) if total is None else total)
-            yield table[first : first + rows]
+                self.progress(before + first, length if total is None else total)
+            yield self.part_of_table(name, first, min(rows, length - first))
+            _core.give_back()
 
-    def each_part(self, name: str, take: Callable[[Table], object]) -> None:
-        """Call a function with the chosen rows of a table: events of a file come in parts.
+    def part_of_table(self, name: str, first: int, count: int) -> Table:
+        """Return some of the chosen rows of a table, in memory for these."""
+        if self.rows is None and name in TablesOfRows.MADE:
+            return self._tables_of_rows(name, first, count)
+        return self.table(name)[first : first + count]
+
+    @cached_property
+    def _tables_of_rows(self) -> TablesOfRows:
+        return TablesOfRows(self.trace)
+
+    def each_part(self, name: str, rows: int, take: Callable[[Table], object]) -> None:
+        """Call a function with the chosen rows of a table, in parts, and report the progress.
 
         Parameters
         ----------
         name : str
             The table.
+        rows : int
+            Rows of a part, about.
         take : callable
             Called with each part; not, if there are no rows.
         """
         if name != "events" or not in_batches(self.trace):
-            take(self.table(name))
+            for part in self.parts_of_table(name, rows):
+                take(part)
             return
         start, end = self.between or (None, None)
         total = self.trace._facts["events"]
 
-        def give(rows: Table, numbers: Array) -> bool:
+        def give(batch: Table, numbers: Array) -> bool:
             if self.progress is not None:
                 self.progress(int(numbers[0]), total)
-            take(rows)
+            take(batch)
             return True
 
         read_events(
@@ -749,7 +772,7 @@ def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, lis
         return code, [*(column[of_first] for column in distinct), last]
     known: dict[int, int] = {}
     last = columns[-1]
-    code = last if overwrite and last.flags.writeable else np.empty(len(last), np.int32)
+    code = last if overwrite and last.flags.writeable else _core.new_column(len(last), "int32")
     for begin in range(0, len(code), AT_A_TIME):
         rows = slice(begin, begin + AT_A_TIME)
         key = columns[0][rows].astype(np.int64)
@@ -758,6 +781,7 @@ def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, lis
         keys, inverse = np.unique(key, return_inverse=True)
         numbers = [known.setdefault(each, len(known)) for each in keys.tolist()]
         code[rows] = np.array(numbers, np.int32)[inverse.reshape(-1)]
+        _core.give_back()
     found = np.array(list(known), np.int64)
     if len(columns) == 1:
         return code, [found.astype(np.int32)]

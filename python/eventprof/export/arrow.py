@@ -17,6 +17,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the table."""
     pyarrow = require("pyarrow", "arrow", "Arrow IPC")
     ipc = require("pyarrow.ipc", "arrow", "Arrow IPC")
-    table = pyarrow.table(view.table(options.table))
-    with ipc.new_file(out, table.schema) as writer:
-        writer.write_table(table, max_chunksize=_ROWS)
+    schema = pyarrow.table(view.part_of_table(options.table, 0, 0)).schema
+    with ipc.new_file(out, schema) as writer:
+        for part in view.parts_of_table(options.table, _ROWS):
+            writer.write_table(pyarrow.table(part), max_chunksize=_ROWS)

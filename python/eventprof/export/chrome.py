@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _core
-from ._view import Texts, intern, json_text, microseconds, number, utf8
+from ._view import Texts, intern, json_text, microseconds, number, parts_of_rows, utf8
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -83,7 +83,8 @@ def _write_calls(view: View, out: IO[bytes]) -> None:
     flag_texts = Texts([_flags(bits) for bits in range(32)])
     unknown = len(view.names) - 1
     memory = view.memory if view.has_memory else None
-    depth = view.depth if len(view) and not view.duration.all() else None
+    empty_calls = not all(view.duration[rows].all() for rows in parts_of_rows(len(view)))
+    depth = view.depth if empty_calls else None
     for rows in view.blocks():
         function = view.function[rows]
         parts: list[Any] = [
@@ -183,18 +184,33 @@ def live_bytes(view: View, limit: int) -> tuple[dict[str, tuple[Array, Array]], 
     how = "every change"
     for bit, domain in enumerate(("raw", "mem", "obj", "numpy", "libc")):
         time, live, _ = view.trace._core.curve(1 << bit)
-        if not len(time) or not np.any(live):
+        if not any(live[rows].any() for rows in parts_of_rows(len(live))):
             continue
         if len(time) > limit:
             how = f"the largest of each of {_INTERVALS:,} intervals"
-            duration = max(view.trace.duration, 1)
-            bins = np.minimum(time * _INTERVALS // duration, _INTERVALS - 1)
-            first = np.flatnonzero(np.diff(bins, prepend=-1))
-            live = np.maximum.reduceat(live, first)
-            time = time[first]
-        chosen = view.times(time)
-        found[domain] = np.ascontiguousarray(time[chosen]), np.ascontiguousarray(live[chosen])
+            time, live = _largest(time, live, max(view.trace.duration, 1))
+        if view.between is not None:
+            chosen = view.times(time)
+            time, live = time[chosen], live[chosen]
+        found[domain] = np.ascontiguousarray(time), np.ascontiguousarray(live)
     return found, how
+
+
+def _largest(time: Array, live: Array, duration: int) -> tuple[Array, Array]:
+    """Return the largest value of each interval that has changes, and the time of its first."""
+    times, values, last = [], [], -1
+    for rows in parts_of_rows(len(time)):
+        bins = np.minimum(time[rows] * _INTERVALS // duration, _INTERVALS - 1)
+        first = np.flatnonzero(np.diff(bins, prepend=-1))
+        largest = np.maximum.reduceat(live[rows], first)
+        goes_on = int(bins[0] == last)  # the interval of the rows before
+        if goes_on:
+            values[-1][-1] = max(values[-1][-1], largest[0])
+        times.append(time[rows][first[goes_on:]])
+        if goes_on < len(first):
+            values.append(largest[goes_on:])
+        last = bins[-1]
+    return np.concatenate(times), np.concatenate(values)
 
 
 def _write_memory(view: View, out: IO[bytes]) -> str | None:

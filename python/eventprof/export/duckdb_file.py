@@ -28,14 +28,14 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     try:
         done, total = 0, sum(len(view.table(name)) for name in TABLES)
         for name in TABLES:
-            table = view.table(name)
-            schema = pyarrow.table(with_rows(table[:0], np.arange(0))).schema
+            none = view.part_of_table(name, 0, 0)
+            schema = pyarrow.table(with_rows(none, np.arange(0))).schema
             parts = (pyarrow.table(part) for part in numbered(view, name, done, total))
             batches = (batch for part in parts for batch in part.to_batches())
             base.register("given", pyarrow.RecordBatchReader.from_batches(schema, batches))
             base.execute(f'create table "{name}" as select * from given')
             base.unregister("given")
-            done += len(table)
+            done += len(view.table(name))
         base.execute("create table metadata (key text primary key, value text)")
         for key, value in facts(view).items():
             base.execute(

@@ -19,8 +19,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the table, compressed by zstd."""
     pyarrow = require("pyarrow", "arrow", "Parquet")
     parquet = require("pyarrow.parquet", "arrow", "Parquet")
-    table = view.table(options.table)
-    schema = pyarrow.table(table[:0]).schema
+    schema = pyarrow.table(view.part_of_table(options.table, 0, 0)).schema
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        for part in view.parts_of_table(table, _ROWS):
+        for part in view.parts_of_table(options.table, _ROWS):
             writer.write_table(pyarrow.table(part), row_group_size=_ROWS)

@@ -15,7 +15,7 @@ import numpy as np
 from .. import _core
 from ._proto import double, fixed64, integer, message, text
 from ._tree import Tree
-from ._view import intern
+from ._view import intern, parts_of_rows
 from .chrome import live_bytes
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
         )
     out.write(points)
     for name, time, values in _memory(view):
-        out.write(_counter(view, name, time, values, next(tracks), next(sequences)))
+        for packets in _counter(view, name, time, values, next(tracks), next(sequences)):
+            out.write(packets)
     if view.has_memory:
         _write_stacks(view, out, next(sequences))
 
@@ -199,11 +200,16 @@ class _Thread:
         return packets
 
 
-def _counter(view: View, name: str, time: Array, values: Array, track: int, sequence: int) -> bytes:
+def _counter(
+    view: View, name: str, time: Array, values: Array, track: int, sequence: int
+) -> Iterator[bytes]:
     describe = _descriptor(track, name, message(8, integer(3, _BYTES)), parent=_PROCESS_TRACK)
     head = _begin(view, sequence, _on_track(track))
-    packets, _ = _core.perfetto_counters(time, values, sequence, 0)
-    return head + _packet(sequence, integer(13, _NEEDED), describe) + packets
+    yield head + _packet(sequence, integer(13, _NEEDED), describe)
+    last = 0
+    for rows in parts_of_rows(len(time)):
+        packets, last = _core.perfetto_counters(time[rows], values[rows], sequence, last)
+        yield packets
 
 
 def _memory(view: View) -> Iterator[tuple[str, Array, Array]]:

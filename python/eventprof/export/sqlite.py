@@ -6,6 +6,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def numbered(view: View, name: str, before: int, total: int) -> Iterator[Table]:
     """
     chosen = view.rows if name == "calls" else None
     first = 0
-    for part in view.parts_of_table(view.table(name), AT_A_TIME, before=before, total=total):
+    for part in view.parts_of_table(name, AT_A_TIME, before=before, total=total):
         rows = np.arange(first, first + len(part), dtype=np.int64)
         yield with_rows(part, rows if chosen is None else chosen[rows])
         first += len(part)
@@ -78,7 +79,7 @@ def _insert(base: sqlite3.Connection, name: str, table: Table, parts: Iterator[T
     kinds = [f"{_quoted(column.name)} {_kind(column)}" for column in table._columns.values()]
     base.execute(f'create table "{name}" ({", ".join(["row integer primary key", *kinds])})')
     marks = ", ".join("?" * (1 + len(kinds)))
-    base.executemany(f'insert into "{name}" values ({marks})', _rows(table, parts))
+    base.executemany(f'insert into "{name}" values ({marks})', _rows(parts))
 
 
 def _quoted(name: str) -> str:
@@ -92,17 +93,16 @@ def _kind(column: Column) -> str:
     return "real" if column.type().kind == "f" else "integer"
 
 
-def _rows(table: Table, parts: Iterator[Table]) -> Iterator[tuple[Any, ...]]:
-    texts = {
-        name: [*(utf8(word).decode() for word in column.words.texts()), None]
-        for name, column in table._columns.items()
-        if column.words is not None
-    }
+def _rows(parts: Iterator[Table]) -> Iterator[tuple[Any, ...]]:
+    @cache
+    def texts(words: tuple[str, ...]) -> list[str | None]:
+        return [*(utf8(word).decode() for word in words), None]
+
     for part in parts:
         items = []
-        for name, column in part._columns.items():
-            if name in texts:
-                words = texts[name]
+        for column in part._columns.values():
+            if column.words is not None:
+                words = texts(column.words.texts())
                 items.append([words[code] for code in column.values().tolist()])
             elif column.type() == np.uint64:
                 # SQLite's integers are signed: larger numbers become negative.

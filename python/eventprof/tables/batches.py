@@ -1,4 +1,8 @@
-"""Rows of `Trace.events` in batches: in memory for a batch, the open calls and the live blocks."""
+"""Rows of large tables in batches: in memory for a batch, the open calls and the live blocks.
+
+Events of a file are read in batches, before there are columns (`read_events`); of columns, which may
+lie in a file (array.h of the core), tables take some rows at a time (`TablesOfRows`).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from .descriptions import described
+from .descriptions import Strings, described
+from .event_rows import parts_of_column
 from .kinds import NUMBERS
-from .tables import events_table
+from .labels import of_calls
+from .tables import allocations_table, calls_table, events_table
 
 if TYPE_CHECKING:
     from ..trace.recorded import Recorded
@@ -34,9 +40,81 @@ class _Batch:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._trace, name)
 
-    def events(self, name: str) -> Array:
-        """Return a column."""
-        return self._columns[name]
+    def events(self, name: str, first: int = 0, count: int | None = None) -> Array:
+        """Return a column, or some rows of it."""
+        values = self._columns[name]
+        return values if count is None else values[first : first + count]
+
+
+class _Rows:
+    """What the functions of tables ask of a trace, of some rows of a table."""
+
+    def __init__(self, tables: TablesOfRows, first: int, count: int) -> None:
+        self._trace = tables.trace
+        self._tables = tables
+        self._first, self._count = first, count
+        self._facts = {**self._trace._facts, "events": count}
+
+    @property
+    def _core(self) -> _Rows:  # no attribute: a circle would keep the rows until a collection
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trace, name)
+
+    def _strings_of(self, table: str, column: str) -> Strings:
+        return self._tables.strings_of(table, column)
+
+    @property
+    def _labels_of_calls(self) -> Array:
+        return of_calls(cast("Recorded", self))
+
+    def _load(self, load: Callable[..., Array], name: str, first: int, count: int | None) -> Array:
+        left = max(self._count - first, 0)
+        return load(name, self._first + first, left if count is None else min(count, left))
+
+    def events(self, name: str, first: int = 0, count: int | None = None) -> Array:
+        """Return a column of `Trace.events`, or some rows of it."""
+        return self._load(self._trace._core.events, name, first, count)
+
+    def calls(self, name: str, first: int = 0, count: int | None = None) -> Array:
+        """Return a column of `Trace.calls`, or some rows of it."""
+        return self._load(self._trace._core.calls, name, first, count)
+
+    def allocations(self, name: str, first: int = 0, count: int | None = None) -> Array:
+        """Return a column of `Trace.allocations`, or some rows of it."""
+        return self._load(self._trace._core.allocations, name, first, count)
+
+
+class TablesOfRows:
+    """Tables of some rows of `Trace.events`, `Trace.calls` or `Trace.allocations`.
+
+    Parameters
+    ----------
+    trace : Recorded
+        The recording.
+    """
+
+    #: The tables that it knows.
+    MADE = {"events": events_table, "calls": calls_table, "allocations": allocations_table}
+
+    def __init__(self, trace: Recorded) -> None:
+        self.trace = trace
+        self._strings: dict[tuple[str, str], Strings] = {}
+
+    def __call__(self, name: str, first: int, count: int) -> Table:
+        """Return a table of `count` rows; text columns have the words of the whole table."""
+        rows = _Rows(self, first, count)
+        table: Table = self.MADE[name](cast("Recorded", rows))
+        return table
+
+    def strings_of(self, table: str, column: str) -> Strings:
+        """Return the texts of a column whose values are ids."""
+        load = getattr(self.trace._core, table)
+
+        return self._strings.setdefault(
+            (table, column), Strings(lambda: parts_of_column(load, column))
+        )
 
 
 def in_batches(trace: Recorded) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from functools import cache
+from collections.abc import Callable, Container, Iterable
+from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -69,19 +69,65 @@ def number(description: Description, load: Loader, recorded: Container[str] = ()
     )
 
 
-def strings(description: Description, load: Loader) -> Column:
-    """Return a column of texts, whose values are ids of the core's strings."""
+class Strings:
+    """The texts of a column whose values are ids of the core's strings; -1: none.
 
-    @cache
-    def found() -> tuple[Array, Array]:
-        """Rows of an array of ids, -1: none; and that."""
-        ids = load(description.name) + 1
-        known = np.flatnonzero(np.bincount(ids, minlength=1)[1:])
+    Parameters
+    ----------
+    parts : callable
+        Yields the values of all rows, in parts.
+
+    Attributes
+    ----------
+    words : Words
+        The distinct texts, in order of their ids.
+    """
+
+    def __init__(self, parts: Callable[[], Iterable[Array]]) -> None:
+        self._parts = parts
+        self.words = Words(
+            lambda: tuple(_core.text(string) or "" for string in self._found[1].tolist())
+        )
+
+    @cached_property
+    def _found(self) -> tuple[Array, Array]:
+        """The code by id, of none first; the id by code."""
+        used = np.zeros(1, bool)
+        for ids in self._parts():
+            counts = np.bincount(ids + 1, minlength=len(used))
+            used = np.append(used, np.zeros(len(counts) - len(used), bool)) | (counts > 0)
+        known = np.flatnonzero(used[1:])
         codes = np.full(int(known[-1]) + 2 if len(known) else 1, -1, np.int32)
         codes[known + 1] = np.arange(len(known))
-        return codes[ids], known
+        return codes, known
 
-    def words() -> tuple[str, ...]:
-        return tuple(_core.text(string) or "" for string in found()[1].tolist())
+    def codes(self, ids: Array) -> Array:
+        """Return the codes of some rows."""
+        found: Array = self._found[0][ids + 1]
+        return found
 
-    return Column(description.name, lambda: found()[0], words=Words(words), doc=description.meaning)
+
+def strings(description: Description, load: Loader, whole: Strings | None = None) -> Column:
+    """Return a column of texts, whose values are ids of the core's strings.
+
+    Parameters
+    ----------
+    description : Description
+        What it is.
+    load : callable
+        Gives the ids.
+    whole : Strings, optional
+        Of the table of which these rows are a part; without, they are the table.
+    """
+
+    @cache
+    def ids() -> Array:
+        return load(description.name)
+
+    of_all = whole or Strings(lambda: [ids()])
+    return Column(
+        description.name,
+        lambda: of_all.codes(ids()),
+        words=of_all.words,
+        doc=description.meaning,
+    )

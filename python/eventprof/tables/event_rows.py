@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import _core
 from .column import Array, Column
 from .kinds import NUMBERS
 from .table import Table
@@ -16,6 +17,39 @@ if TYPE_CHECKING:
     from .facts import Facts
 
 LOOSE = 3  # the phase of a flow that is an end of a span: source_marks.c
+
+
+#: Rows of a column that are looked through at a time.
+AT_A_TIME = 1 << 18
+
+
+def parts_of_column(load: Callable[..., Array], column: str) -> Iterator[Array]:
+    """Yield a column in parts; `load` is a method of the core's trace."""
+    first, values = 0, load(column, 0, AT_A_TIME)
+    while len(values):
+        yield values
+        _core.give_back()
+        first += len(values)
+        values = load(column, first, AT_A_TIME)
+
+
+def rows_where(load: Callable[..., Array], column: str, value: int) -> Array:
+    """Return the rows whose column has a value."""
+    found, first = [np.empty(0, np.intp)], 0
+    for values in parts_of_column(load, column):
+        found.append(first + np.flatnonzero(values == value))
+        first += len(values)
+    return np.concatenate(found)
+
+
+def values_of(load: Callable[..., Array], column: str, rows: Array) -> Array:
+    """Return a column's values of some rows, which are sorted."""
+    found, first = [], 0
+    for values in parts_of_column(load, column):
+        begin, end = np.searchsorted(rows, (first, first + len(values)))
+        found.append(values[rows[begin:end] - first])
+        first += len(values)
+    return np.concatenate(found) if found else load(column, 0, 0)
 
 
 def event_kinds(trace: Facts) -> Array:
@@ -37,15 +71,14 @@ def rows_of_kind(trace: Facts, kind: str) -> Array:
     number = NUMBERS[kind]
     if not trace._core.facts()["kinds"] >> number & 1:
         return np.empty(0, np.intp)
-    return np.flatnonzero(trace._core.events("kind") == number)
+    return rows_where(trace._core.events, "kind", number)
 
 
 def event_words(trace: Facts, rows: Array) -> Array:
     """Return the values of some events as they were recorded, uint64."""
     if not len(rows):
-        return np.empty(0, np.uint64)  # the column of all events takes memory
-    words: Array = trace._core.events("word")
-    return words[rows]
+        return np.empty(0, np.uint64)  # the column of all events takes time
+    return values_of(trace._core.events, "word", rows)
 
 
 def name_column(trace: Recorded, functions: Array) -> Column:
@@ -78,10 +111,9 @@ def event_table(
 
     def load(column: str) -> Array:
         if not len(rows):
-            # The column of all events takes memory.
+            # The column of all events takes time.
             return np.empty(0, np.int64 if column == "time" else np.int32)
-        values: Array = trace._core.events(column)
-        return values[rows]
+        return values_of(trace._core.events, column, rows)
 
     columns = [
         number("time", load("time"), "ns", "since the window's start"),
@@ -103,4 +135,4 @@ def calls_of_kind(trace: Facts, kind: str) -> Array:
     number = NUMBERS[kind]
     if not trace._core.facts()["kinds"] >> number & 1:
         return np.empty(0, np.intp)
-    return np.flatnonzero(trace._core.calls("kind") == number)
+    return rows_where(trace._core.calls, "kind", number)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._words import plural, show_ns
 from .kinds import WORDS
 from .loss import Loss
+
+if TYPE_CHECKING:
+    from .descriptions import Strings
 
 
 def has_lock(metadata: Mapping[str, Any]) -> bool:
@@ -38,6 +41,10 @@ class Facts:
         self._file = file
         #: Opens its file once more; None: it has none.
         self._again: Callable[[], _core.Trace] | None = None
+
+    def _strings_of(self, table: str, column: str) -> Strings | None:
+        """Return the texts of a column of ids where only some of its rows are here; see batches."""
+        return None
 
     @cached_property
     def _facts(self) -> _core._Facts:

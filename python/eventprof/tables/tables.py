@@ -76,7 +76,7 @@ def _described_column(
     if description.reading == "string" and description.name in ("name", "file"):
         return _text_of_function(trace, description.name, before["function"], description.meaning)
     if description.reading == "string":
-        return strings(description, load)
+        return strings(description, load, trace._strings_of(description.table, description.name))
     return number(description, load, recorded(trace))
 
 

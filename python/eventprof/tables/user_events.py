@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from .event_rows import (
     name_column,
     number,
     rows_of_kind,
+    values_of,
 )
 from .table import Table
 
@@ -65,7 +67,7 @@ _SPAN_COLUMNS = ("start", "duration", "thread", "function", "caller", "caller_li
 def spans_table(trace: Recorded) -> Table:
     """Make `Trace.spans`."""
     rows = calls_of_kind(trace, "SPAN_BEGIN")
-    nested = {name: trace._core.calls(name)[rows] for name in _SPAN_COLUMNS}
+    nested = {name: values_of(trace._core.calls, name, rows) for name in _SPAN_COLUMNS}
     nested["flags"] = nested["flags"] & ~np.uint8(32)  # recursive: of functions
     nested["call"] = rows.astype(np.int32)
     parts = [nested, _loose_spans(trace), _unmatched_ends(trace)]
@@ -105,8 +107,8 @@ def _loose_spans(trace: Recorded) -> dict[str, Array]:
     rows = rows_of_kind(trace, "FLOW")
     words = event_words(trace, rows)
     rows, words = rows[words & 3 == LOOSE], words[words & 3 == LOOSE]
-    load = trace._core.events
-    columns = [load(name)[rows].tolist() if len(rows) else [] for name in
+    load = partial(values_of, trace._core.events, rows=rows)
+    columns = [load(name).tolist() if len(rows) else [] for name in
                ("time", "thread", "function", "caller", "caller_line")]  # fmt: skip
     begun: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     found: list[tuple[int, ...]] = []
@@ -132,8 +134,9 @@ def _unmatched_ends(trace: Recorded) -> dict[str, Array]:
     rows = rows_of_kind(trace, "SPAN_END")
     load = trace._core.events
     if len(rows):
-        rows = rows[load("call")[rows] < 0]
+        rows = rows[values_of(load, "call", rows) < 0]
     if not len(rows):
         return _span_columns([])
-    ends = zip(*(load(name)[rows].tolist() for name in ("time", "thread", "function")), strict=True)
+    names = ("time", "thread", "function")
+    ends = zip(*(values_of(load, name, rows).tolist() for name in names), strict=True)
     return _span_columns([(0, time, thread, f, -1, -1, _OPEN_AT_START) for time, thread, f in ends])

@@ -53,7 +53,7 @@ ep_py_view(PyObject *owner, const void *data, size_t count, ep_type type)
 static void
 free_memory(PyObject *capsule)
 {
-    ep_free(PyCapsule_GetPointer(capsule, NULL));
+    ep_column_free(PyCapsule_GetPointer(capsule, NULL));
 }
 
 /* An array over data that `owner` frees. steals owner, which may be NULL with an exception. Returns:
@@ -83,7 +83,7 @@ owning_array(void *data, size_t count, ep_type type)
 {
     PyObject *owner = PyCapsule_New(data, NULL, free_memory);
     if (owner == NULL) {
-        free(data);
+        ep_column_free(data);
     }
     return array_of_owner(owner, data, count, type);
 }
@@ -98,7 +98,7 @@ ep_py_array(size_t count, ep_type type, void **data)
     npy_intp shape[] = {(npy_intp)count};
     /* NumPy asks for huge pages only from 4 MiB on, and does not align its arrays to them. */
     if (count * bytes >= EP_ARRAY_ALIGN_FROM) {
-        *data = ep_array_new(count, bytes);
+        *data = ep_column_new(count, bytes);
         return *data != NULL ? owning_array(*data, count, type) : PyErr_NoMemory();
     }
     PyObject *array = PyArray_SimpleNew(1, shape, numbers[type]);
@@ -106,6 +106,51 @@ ep_py_array(size_t count, ep_type type, void **data)
         *data = PyArray_DATA((PyArrayObject *)array);
     }
     return array;
+}
+
+static const char *const type_words[] = {
+    [EP_TYPE_INT8] = "int8",
+    [EP_TYPE_UINT8] = "uint8",
+    [EP_TYPE_INT32] = "int32",
+    [EP_TYPE_INT64] = "int64",
+};
+
+PyObject *
+ep_py_new_column(PyObject *module, PyObject *args)
+{
+    (void)module;
+    Py_ssize_t count;
+    const char *word;
+    if (!PyArg_ParseTuple(args, "ns:new_column", &count, &word)) {
+        return NULL;
+    }
+    for (size_t type = 0; count >= 0 && type < sizeof type_words / sizeof *type_words; type++) {
+        if (type_words[type] != NULL && strcmp(type_words[type], word) == 0) {
+            void *data;
+            return ep_py_array((size_t)count, (ep_type)type, &data);
+        }
+    }
+    return PyErr_Format(PyExc_ValueError, "new_column(): %zd elements of %s", count, word);
+}
+
+PyObject *
+ep_py_give_back(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    ep_columns_give_back();
+    Py_END_ALLOW_THREADS
+    return PyLong_FromSize_t(ep_columns_in_files());
+}
+
+PyObject *
+ep_py_columns_in_memory(PyObject *module, PyObject *bytes)
+{
+    (void)module;
+    size_t most = PyLong_AsSize_t(bytes);
+    return most == (size_t)-1 && PyErr_Occurred() ? NULL
+                                                  : PyLong_FromSize_t(ep_columns_set_in_memory(most));
 }
 
 typedef struct mapping {
@@ -179,7 +224,7 @@ PyObject *
 ep_py_array_of(void *memory, size_t count, ep_type type)
 {
     if (load_numpy() < 0) {
-        free(memory);
+        ep_column_free(memory);
         return NULL;
     }
     return owning_array(memory, count, type);

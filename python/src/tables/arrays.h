@@ -9,13 +9,13 @@
 /* A read-only array over `data`, which `owner` keeps alive. Returns: new. */
 PyObject *ep_py_view(PyObject *owner, const void *data, size_t count, ep_type type);
 
-/* A fresh array. *data: view into it. Returns: new. */
+/* A fresh array, which may lie in a file (array.h). *data: view into it. Returns: new. */
 PyObject *ep_py_array(size_t count, ep_type type, void **data);
 
 /* Like ep_py_array(), of zeros. A large one costs memory only where it is written. */
 PyObject *ep_py_array_zeroed(size_t count, ep_type type, void **data);
 
-/* An array of memory from ep_array_new(). steals memory. Returns: new. Fails: NULL, memory freed. */
+/* An array of memory from ep_array_new() or ep_column_new(). steals memory. Returns: new. Fails: NULL, memory freed. */
 PyObject *ep_py_array_of(void *memory, size_t count, ep_type type);
 
 /* A fresh array of a member of each of `count` structs. Returns: new. */
@@ -31,6 +31,13 @@ PyObject *ep_py_constant(size_t count, ep_type type, int8_t value);
  * element, which nothing else may. Module-level function for the package; a table of signed
  * integers. */
 PyObject *ep_py_gather(PyObject *module, PyObject *args);
+
+/* new_column(count, type): an array that is not initialised, for as many values as a trace has rows. */
+PyObject *ep_py_new_column(PyObject *module, PyObject *args);
+/* give_back() -> bytes of columns in files: takes these out of the resident set (ep_columns_give_back()). */
+PyObject *ep_py_give_back(PyObject *module, PyObject *unused);
+/* columns_in_memory(bytes) -> bytes before: for tests, see ep_columns_set_in_memory(). */
+PyObject *ep_py_columns_in_memory(PyObject *module, PyObject *bytes);
 
 /* tree_below(parent, values), tree_outermost(parent, keys): sums over a tree; trace_fold.c. */
 PyObject *ep_py_tree_below(PyObject *module, PyObject *args);

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "array.h"
+#include "arrays.h"
 #include "codec.h"
 #include "hash_index.h"
 #include "memory.h"
@@ -393,6 +395,7 @@ sort_by_thread(const int32_t *thread, Py_ssize_t rows, Py_ssize_t threads, int64
                int32_t *sorted)
 {
     for (Py_ssize_t i = 0; i < rows; i++) {
+        ep_column_row((size_t)i);
         if (thread[i] < 0 || thread[i] >= threads) {
             return false;
         }
@@ -403,6 +406,7 @@ sort_by_thread(const int32_t *thread, Py_ssize_t rows, Py_ssize_t threads, int64
         first[t + 1] += first[t];
     }
     for (Py_ssize_t i = 0; i < rows; i++) {
+        ep_column_row((size_t)i);
         sorted[next[thread[i]]++] = (int32_t)i;
     }
     return true;
@@ -420,13 +424,14 @@ ep_py_calls_by_thread(PyObject *module, PyObject *args)
     Py_ssize_t rows = thread.len / (Py_ssize_t)sizeof(int32_t);
     PyObject *sorted = NULL, *first = NULL, *result = NULL;
     int64_t *next = NULL;
+    void *to;
     if (rows > INT32_MAX / 2 || threads < 0 || threads > INT32_MAX / 2) {
         PyErr_SetString(PyExc_ValueError,
                         "calls_by_thread(): too many calls, or less than no threads");
         goto done;
     }
     Py_ssize_t bytes = (threads + 1) * (Py_ssize_t)sizeof *next;
-    sorted = PyByteArray_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int32_t));
+    sorted = ep_py_array((size_t)rows, EP_TYPE_INT32, &to);
     first = PyByteArray_FromStringAndSize(NULL, bytes);
     next = PyMem_Calloc((size_t)threads + 1, sizeof *next);
     if (sorted == NULL || first == NULL || next == NULL) {
@@ -434,7 +439,6 @@ ep_py_calls_by_thread(PyObject *module, PyObject *args)
         goto done;
     }
     int64_t *bounds = (int64_t *)(void *)PyByteArray_AS_STRING(first);
-    int32_t *to = (int32_t *)(void *)PyByteArray_AS_STRING(sorted);
     memset(bounds, 0, (size_t)bytes);
     bool known;
     Py_BEGIN_ALLOW_THREADS
@@ -500,6 +504,7 @@ static fold_result
 fold(tree *t, const int32_t *parent, const int32_t *key, Py_ssize_t rows, int32_t *nodes)
 {
     for (Py_ssize_t i = 0; i < rows; i++) {
+        ep_column_row((size_t)i);
         if (parent[i] < -1 || parent[i] >= i) {
             return FOLD_NO_FOREST;
         }
@@ -530,14 +535,14 @@ ep_py_fold_calls(PyObject *module, PyObject *args)
     }
     Py_ssize_t rows = parent.len / (Py_ssize_t)sizeof(int32_t);
     PyObject *nodes = NULL, *result = NULL;
+    void *to;
     tree t = {0};
     if (rows > INT32_MAX / 2) {
         PyErr_SetString(PyExc_ValueError, "fold_calls(): too many calls");
     } else if (holds(&key, rows, sizeof(int32_t), "fold_calls()")) {
-        nodes = PyByteArray_FromStringAndSize(NULL, rows * (Py_ssize_t)sizeof(int32_t));
+        nodes = ep_py_array((size_t)rows, EP_TYPE_INT32, &to);
     }
     if (nodes != NULL) {
-        int32_t *to = (int32_t *)(void *)PyByteArray_AS_STRING(nodes);
         fold_result folded;
         Py_BEGIN_ALLOW_THREADS
         folded = fold(&t, parent.buf, key.buf, rows, to);

@@ -149,12 +149,18 @@ ep_py_trace_paired(PyObject *trace)
 
 /* ---- Columns --------------------------------------------------------------------------------- */
 
-/* A view of a column that stands in an array of the core; a fresh array of the others. */
+/* (name, first, count): a view of a column that stands in an array of the core; a fresh array of the others.
+ * Without numbers, all rows. */
 static PyObject *
-column_of(PyObject *object, ep_table table, PyObject *name)
+column_of(PyObject *object, ep_table table, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
     const ep_trace *trace = &self->trace;
+    PyObject *name;
+    Py_ssize_t first = 0, wanted = PY_SSIZE_T_MAX;
+    if (!PyArg_ParseTuple(args, "O|nn", &name, &first, &wanted)) {
+        return NULL;
+    }
     const char *word = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
     const ep_column *column = word != NULL ? ep_column_find(table, word) : NULL;
     if (column == NULL) {
@@ -168,9 +174,14 @@ column_of(PyObject *object, ep_table table, PyObject *name)
         return ep_py_raise_io(status, &error, self->path);
     }
     size_t count = ep_column_count(trace, column);
-    const void *view = ep_column_view(trace, column);
+    if (first < 0 || wanted < 0 || (size_t)first > count) {
+        return PyErr_Format(PyExc_IndexError, "%s has %zu rows", ep_table_names[table], count);
+    }
+    count = (size_t)wanted < count - (size_t)first ? (size_t)wanted : count - (size_t)first;
+    const char *view = ep_column_view(trace, column);
     if (view != NULL || count == 0) {
-        return ep_py_view(object, view, count, column->type);
+        size_t skipped = view != NULL ? (size_t)first * ep_type_bytes(column->type) : 0;
+        return ep_py_view(object, view != NULL ? view + skipped : NULL, count, column->type);
     }
     if (ep_column_is_constant(trace, column)) {
         return ep_py_constant(count, column->type, column->otherwise);
@@ -179,34 +190,34 @@ column_of(PyObject *object, ep_table table, PyObject *name)
     PyObject *array = ep_py_array(count, column->type, &data);
     if (array != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        ep_column_fill(trace, column, data);
+        ep_column_fill(trace, column, (ep_part){(size_t)first, count}, data);
         Py_END_ALLOW_THREADS
     }
     return array;
 }
 
 static PyObject *
-trace_events(PyObject *object, PyObject *name)
+trace_events(PyObject *object, PyObject *args)
 {
-    return column_of(object, EP_TABLE_EVENTS, name);
+    return column_of(object, EP_TABLE_EVENTS, args);
 }
 
 static PyObject *
-trace_calls(PyObject *object, PyObject *name)
+trace_calls(PyObject *object, PyObject *args)
 {
-    return column_of(object, EP_TABLE_CALLS, name);
+    return column_of(object, EP_TABLE_CALLS, args);
 }
 
 static PyObject *
-trace_allocations(PyObject *object, PyObject *name)
+trace_allocations(PyObject *object, PyObject *args)
 {
-    return column_of(object, EP_TABLE_ALLOCATIONS, name);
+    return column_of(object, EP_TABLE_ALLOCATIONS, args);
 }
 
 static PyObject *
-trace_lines(PyObject *object, PyObject *name)
+trace_lines(PyObject *object, PyObject *args)
 {
-    return column_of(object, EP_TABLE_LINES, name);
+    return column_of(object, EP_TABLE_LINES, args);
 }
 
 /* column_table() -> [(table, name, type, reading, null, when that is, unit, meaning, more)] of
@@ -461,10 +472,10 @@ trace_pair(PyObject *object, PyObject *unused)
 
 static PyMethodDef trace_methods[] = {
     EP_PY_SUMMARY_METHODS,
-    {"events", trace_events, METH_O, NULL},
-    {"calls", trace_calls, METH_O, NULL},
-    {"allocations", trace_allocations, METH_O, NULL},
-    {"lines", trace_lines, METH_O, NULL},
+    {"events", trace_events, METH_VARARGS, NULL},
+    {"calls", trace_calls, METH_VARARGS, NULL},
+    {"allocations", trace_allocations, METH_VARARGS, NULL},
+    {"lines", trace_lines, METH_VARARGS, NULL},
     {"functions", trace_functions, METH_NOARGS, NULL},
     {"threads", trace_threads, METH_NOARGS, NULL},
     {"facts", trace_facts, METH_NOARGS, NULL},

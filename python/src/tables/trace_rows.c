@@ -38,7 +38,7 @@ column_array(const ep_trace *rows, const ep_column *column)
     size_t count = ep_column_count(rows, column);
     PyObject *array = ep_py_array(count, column->type, &data);
     if (array != NULL) {
-        ep_column_fill(rows, column, data);
+        ep_column_fill(rows, column, (ep_part){0, count}, data);
     }
     return array;
 }

@@ -1,6 +1,7 @@
 /* The sums of summary.h as NumPy arrays, from which the package makes tables. */
 #include "trace_object.h"
 
+#include "array.h"
 #include "arrays.h"
 
 /* ---- Arrays ---------------------------------------------------------------------------------- */
@@ -10,6 +11,19 @@ static PyObject *
 copied(const int64_t *values, size_t count)
 {
     return ep_py_gathered(values, count, sizeof *values, 0, EP_TYPE_INT64);
+}
+
+/* An array of a column that its owner no longer needs; a short one is copied, because the column has room
+ * for many more values. */
+static PyObject *
+taken(int64_t **column, size_t count)
+{
+    if (count * sizeof **column < EP_ARRAY_ALIGN_FROM) {
+        return copied(*column, count);
+    }
+    int64_t *values = *column;
+    *column = NULL;
+    return ep_py_array_of(values, count, EP_TYPE_INT64);
 }
 
 /* (keys, bytes, blocks) of groups. */
@@ -49,9 +63,9 @@ ep_py_trace_curve(PyObject *object, PyObject *domains)
     if (status != EP_OK) {
         return ep_py_raise(status, NULL);
     }
-    PyObject *result = Py_BuildValue("NNN", copied(curve.time, curve.count),
-                                     copied(curve.live, curve.count),
-                                     copied(curve.blocks, curve.count));
+    PyObject *result = Py_BuildValue("NNN", taken(&curve.time, curve.count),
+                                     taken(&curve.live, curve.count),
+                                     taken(&curve.blocks, curve.count));
     ep_curve_clear(&curve);
     return result;
 }

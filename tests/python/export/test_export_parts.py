@@ -14,7 +14,7 @@ from exporting import require
 import eventprof
 from eventprof import _core
 from eventprof.export import _lists, _rows, _view, sqlite
-from eventprof.tables import TABLES
+from eventprof.tables import TABLES, event_rows
 from eventprof.tables.column import Column, encode
 from eventprof.tables.table import Table
 
@@ -241,7 +241,7 @@ def short_and_long():
 def test_memory_grows_by_a_few_bytes_for_a_call(short_and_long, tmp_path, monkeypatch, word):
     """Of what Python and NumPy allocate. What parts need is the same in both traces."""
     require(word)
-    for module in (_view, _lists, _rows, sqlite):
+    for module in (_view, _lists, _rows, sqlite, event_rows):
         monkeypatch.setattr(module, "AT_A_TIME", 1 << 12)
     peaks = []
     for trace in short_and_long:
