@@ -68,10 +68,10 @@ ep_page_close(ep_page *page)
     }
     pthread_mutex_destroy(&page->lock.os);
     free(page->rows);
-    free(page->calls);
-    free(page->order);
-    free(page->start);
-    free(page->coarse);
+    ep_column_free(page->calls);
+    ep_column_free(page->order);
+    ep_column_free(page->start);
+    ep_column_free(page->coarse);
     free(page->orphans.links);
     free(page->usual);
     free(page->own);
@@ -82,7 +82,7 @@ ep_page_close(ep_page *page)
     free(page->number);
     free(page->places);
     free(page->charges);
-    free(page->charge_of);
+    ep_column_free(page->charge_of);
     free(page->marks);
     free(page);
 }

@@ -268,6 +268,7 @@ take_events(charge_finder *finder, const ep_page_wanted *wanted)
     ep_page_mark at = {0};
     size_t capacity = 0;
     for (; at.event <= events; at.event++) {
+        ep_column_row(at.event);
         while (ending != NULL && ending->event <= at.event) {
             if (!count_event(page, &capacity, &at)) {
                 return EP_NOMEM;
@@ -312,7 +313,7 @@ ep_page_take_blocks(ep_page *page, const ep_page_wanted *wanted)
         return status;
     }
     page->block_count = page->trace->blocks.count;
-    page->charge_of = ep_array_new(page->block_count, sizeof *page->charge_of);
+    page->charge_of = ep_column_new(page->block_count, sizeof *page->charge_of);
     charge_finder finder = {.page = page, .last = -1};
     status = page->charge_of != NULL ? take_events(&finder, wanted) : EP_NOMEM;
     ep_hash_index_free(&finder.by_key);

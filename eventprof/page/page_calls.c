@@ -112,6 +112,7 @@ order_calls(ep_page *page, early_rows *early)
     }
     memset(early->top, -1, threads * sizeof *early->top);
     for (size_t call = 0; call < page->call_count; call++) {
+        ep_column_row(call);
         int32_t row = row_of(page, early, call);
         if (row < 0) {
             return EP_NOMEM;
@@ -128,6 +129,7 @@ order_calls(ep_page *page, early_rows *early)
         early->rows[row].count = 0;
     }
     for (size_t call = 0; call < page->call_count; call++) {
+        ep_column_row(call);
         early_row *row = &early->rows[page->calls[call].row];
         int32_t place = page->rows[row->number].first + row->count++;
         page->calls[call].place = place;
@@ -168,6 +170,7 @@ take_row(ep_page *page, const ep_page_row *row, uint32_t *found)
     ep_page_coarse *coarse = NULL;
     for (int32_t at = 0; at < row->count; at++) {
         int32_t place = row->first + at;
+        ep_column_row((size_t)place);
         size_t call = (size_t)page->order[place];
         int32_t function = calls->function[call], parent = calls->parent[call];
         int64_t start = ep_page_grains(page, ep_call_start(calls, call));
@@ -203,7 +206,7 @@ take_rows(ep_page *page)
     }
     uint32_t *found = ep_calloc(functions * page->code_count, sizeof *found);
     page->usual = ep_array_new(functions, sizeof *page->usual);
-    page->coarse = ep_array_new(coarse, sizeof *page->coarse);
+    page->coarse = ep_column_new(coarse, sizeof *page->coarse);
     ep_status status = EP_NOMEM;
     if (found != NULL && page->usual != NULL && page->coarse != NULL) {
         status = EP_OK;
@@ -228,9 +231,9 @@ ep_status
 ep_page_take_calls(ep_page *page)
 {
     page->call_count = page->trace->calls.count;
-    page->calls = ep_array_new(page->call_count, sizeof *page->calls);
-    page->order = ep_array_new(page->call_count, sizeof *page->order);
-    page->start = ep_array_new(page->call_count + 1, sizeof *page->start);
+    page->calls = ep_column_new(page->call_count, sizeof *page->calls);
+    page->order = ep_column_new(page->call_count, sizeof *page->order);
+    page->start = ep_column_new(page->call_count + 1, sizeof *page->start);
     if (page->calls == NULL || page->order == NULL || page->start == NULL) {
         return EP_NOMEM;
     }
@@ -278,6 +281,7 @@ ep_page_longest(const ep_page *page, ep_page_question *questions, size_t count)
         }
     }
     for (size_t place = 0; place < page->call_count; place++) {
+        ep_column_row(place);
         size_t call = (size_t)page->order[place];
         int32_t function = calls->function[call];
         if (function < 0 || !wanted[function]) {

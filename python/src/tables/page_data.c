@@ -3,6 +3,7 @@
 #define PY_SSIZE_T_CLEAN
 #include "page_data.h"
 
+#include "array.h"
 #include "arrays.h"
 #include "page.h"
 
@@ -398,6 +399,7 @@ make_tile(PyObject *object, PyObject *number, tile_maker *make, ep_page_part *pa
     ep_status status;
     Py_BEGIN_ALLOW_THREADS
     status = tile >= 0 ? make(page, (size_t)tile, part) : EP_ARGUMENT;
+    ep_columns_give_back();
     Py_END_ALLOW_THREADS
     if (status != EP_OK) {
         ep_py_raise(status, NULL);
