@@ -82,8 +82,8 @@ EP_CHECKED void *ep_column_new_claimed(size_t count, size_t size);
 void ep_column_free(void *column);
 
 /* Takes the columns in files out of the resident set; their pages stay in the page cache, and come back
- * when they are touched. Long steps call it between rows, every EP_COLUMN_ROWS, and so does ep_progress_tell()
- * (0.1 ms). Any thread may use the columns meanwhile. */
+ * when they are touched. Long steps call it between rows, every EP_COLUMN_ROWS, and so does
+ * ep_progress_tell(). Any thread may use the columns meanwhile. */
 void ep_columns_give_back(void);
 #define EP_COLUMN_ROWS ((size_t)1 << 20)
 
@@ -125,7 +125,8 @@ ep_column_row(size_t row)
     }
 }
 
-/* The same for loops in which a test in each row would cost: the end of the part that begins at row `from`. */
+/* For loops in which a test in each row would cost: gives columns back, and returns the end of the part
+ * that begins at row `from`. */
 static inline size_t
 ep_column_part(size_t from, size_t count)
 {

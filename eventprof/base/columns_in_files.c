@@ -237,13 +237,15 @@ ep_columns_in_files(void)
     return atomic_load_explicit(&columns.in_files, memory_order_relaxed);
 }
 
-EP_ACQUIRES(lock) void
+EP_ACQUIRES(lock)
+void
 ep_columns_before_fork(void)
 {
     ep_mutex_lock(&lock);
 }
 
-EP_RELEASES(lock) void
+EP_RELEASES(lock)
+void
 ep_columns_after_fork(void)
 {
     ep_mutex_unlock(&lock);

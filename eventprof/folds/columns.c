@@ -15,8 +15,10 @@
 #define VIEW(step, pairs, field)
 #define ROWS(step, field, row, member)
 /* They write a value for each row of a part of the table. */
-#define FILL(step, pairs, function) static void fill_##function(const ep_trace *trace, ep_part part, void *to);
-#define BLOCKS(step, otherwise, function) static void fill_##function(const ep_trace *trace, ep_part part, void *to);
+#define FILL(step, pairs, function) \
+    static void fill_##function(const ep_trace *trace, ep_part part, void *to);
+#define BLOCKS(step, otherwise, function) \
+    static void fill_##function(const ep_trace *trace, ep_part part, void *to);
 #include "columns.def"
 #undef EP_COLUMN
 #undef EP_INNER
@@ -577,8 +579,8 @@ fill_event_opcode(const ep_trace *trace, ep_part part, void *to)
     for (size_t i = 0; i < part.count; i++) {
         size_t row = part.first + i;
         opcode[i] = c->kind[row] == EP_KIND_INSTRUCTION
-                          ? (int32_t)ep_site_get(c->id[row])->task - 1
-                          : -1;
+                        ? (int32_t)ep_site_get(c->id[row])->task - 1
+                        : -1;
     }
 }
 

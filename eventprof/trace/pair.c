@@ -460,19 +460,19 @@ ep_calls_fill(ep_calls *calls, unsigned wanted)
         wanted |= EP_CALLS_FUNCTION;
     }
     EP_COLUMN_FILL(calls, start, wanted & EP_CALLS_START,
-                  ep_call_start(calls, i));
+                   ep_call_start(calls, i));
     EP_COLUMN_FILL(calls, duration, wanted & EP_CALLS_DURATION,
-                  ep_call_end(calls, i) - ep_call_start(calls, i));
+                   ep_call_end(calls, i) - ep_call_start(calls, i));
     EP_COLUMN_FILL(calls, thread, wanted & EP_CALLS_THREAD,
-                  ep_call_thread(calls, i));
+                   ep_call_thread(calls, i));
     EP_COLUMN_FILL(calls, function, wanted & EP_CALLS_FUNCTION,
-                  ep_call_function(calls, i));
+                   ep_call_function(calls, i));
     EP_COLUMN_FILL(calls, site, wanted & EP_CALLS_SITE,
-                  ep_call_site(calls, i));
+                   ep_call_site(calls, i));
     EP_COLUMN_FILL(calls, kind, wanted & EP_CALLS_KIND,
-                  ep_call_kind(calls, i));
+                   ep_call_kind(calls, i));
     EP_COLUMN_FILL(calls, depth, wanted & EP_CALLS_DEPTH,
-                  calls->parent[i] < 0 ? 0 : calls->depth[calls->parent[i]] + 1);
+                   calls->parent[i] < 0 ? 0 : calls->depth[calls->parent[i]] + 1);
 
     unsigned missing = wanted & ~calls->filled;
     if ((missing & EP_CALLS_SELF) != 0 && fill_self(calls) != EP_OK) {

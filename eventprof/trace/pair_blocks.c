@@ -505,29 +505,29 @@ ep_blocks_fill(ep_blocks *blocks, const ep_calls *calls, unsigned wanted)
         wanted |= EP_BLOCKS_CALL;
     }
     EP_COLUMN_FILL(blocks, address, wanted & EP_BLOCKS_ADDRESS,
-                  columns->address[blocks->birth[i]]);
+                   columns->address[blocks->birth[i]]);
     EP_COLUMN_FILL(blocks, size, wanted & EP_BLOCKS_SIZE,
-                  ep_block_size(blocks, i));
+                   ep_block_size(blocks, i));
     EP_COLUMN_FILL(blocks, domain, wanted & EP_BLOCKS_DOMAIN,
-                  ep_alloc_kind(input, blocks->birth[i])->domain);
+                   ep_alloc_kind(input, blocks->birth[i])->domain);
     EP_COLUMN_FILL(blocks, thread, wanted & EP_BLOCKS_THREAD,
-                  alloc_thread(input, blocks->birth[i]));
+                   alloc_thread(input, blocks->birth[i]));
     EP_COLUMN_FILL(blocks, start, wanted & EP_BLOCKS_START,
-                  alloc_time(input, blocks->birth[i]));
+                   alloc_time(input, blocks->birth[i]));
     EP_COLUMN_FILL(blocks, end, wanted & EP_BLOCKS_END,
-                  blocks->death[i] == EP_ROW_NONE ? -1 : alloc_time(input, blocks->death[i]));
+                   blocks->death[i] == EP_ROW_NONE ? -1 : alloc_time(input, blocks->death[i]));
     EP_COLUMN_FILL(blocks, call, wanted & EP_BLOCKS_CALL,
-                  ep_block_call(blocks, calls, i));
+                   ep_block_call(blocks, calls, i));
     EP_COLUMN_FILL(blocks, function, wanted & EP_BLOCKS_FUNCTION,
-                  ep_site_function(input->map, ep_block_site(blocks, i)));
+                   ep_site_function(input->map, ep_block_site(blocks, i)));
     EP_COLUMN_FILL(blocks, site, wanted & EP_BLOCKS_SITE,
-                  ep_block_site(blocks, i));
+                   ep_block_site(blocks, i));
     EP_COLUMN_FILL(blocks, freed_in, wanted & EP_BLOCKS_FREED_IN,
-                  ep_block_was_freed(blocks, i)
-                      ? ep_row_call(calls, ep_alloc_row(input, blocks->death[i]))
-                      : -1);
+                   ep_block_was_freed(blocks, i)
+                       ? ep_row_call(calls, ep_alloc_row(input, blocks->death[i]))
+                       : -1);
     EP_COLUMN_FILL(blocks, free_thread, wanted & EP_BLOCKS_FREE_THREAD,
-                  ep_block_was_freed(blocks, i) ? alloc_thread(input, blocks->death[i]) : -1);
+                   ep_block_was_freed(blocks, i) ? alloc_thread(input, blocks->death[i]) : -1);
 
     if ((wanted & ~blocks->filled & EP_BLOCKS_FLAGS) != 0) {
         return mark_deaths(blocks, calls);

@@ -198,7 +198,9 @@ def live_bytes(view: View, limit: int) -> tuple[dict[str, tuple[Array, Array]], 
 
 def _largest(time: Array, live: Array, duration: int) -> tuple[Array, Array]:
     """Return the largest value of each interval that has changes, and the time of its first."""
-    times, values, last = [], [], -1
+    times: list[Array] = []
+    values: list[Array] = []
+    last = -1
     for rows in parts_of_rows(len(time)):
         bins = np.minimum(time[rows] * _INTERVALS // duration, _INTERVALS - 1)
         first = np.flatnonzero(np.diff(bins, prepend=-1))

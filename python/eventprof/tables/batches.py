@@ -1,13 +1,13 @@
 """Rows of large tables in batches: in memory for a batch, the open calls and the live blocks.
 
-Events of a file are read in batches, before there are columns (`read_events`); of columns, which may
-lie in a file (array.h of the core), tables take some rows at a time (`TablesOfRows`).
+Events of a file are read in batches, before there are columns (`read_events`). Of columns, which
+may lie in files (array.h of the core), tables have some rows at a time (`TablesOfRows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -96,7 +96,11 @@ class TablesOfRows:
     """
 
     #: The tables that it knows.
-    MADE = {"events": events_table, "calls": calls_table, "allocations": allocations_table}
+    MADE: ClassVar = {
+        "events": events_table,
+        "calls": calls_table,
+        "allocations": allocations_table,
+    }
 
     def __init__(self, trace: Recorded) -> None:
         self.trace = trace

@@ -15,7 +15,8 @@ PyObject *ep_py_array(size_t count, ep_type type, void **data);
 /* Like ep_py_array(), of zeros. A large one costs memory only where it is written. */
 PyObject *ep_py_array_zeroed(size_t count, ep_type type, void **data);
 
-/* An array of memory from ep_array_new() or ep_column_new(). steals memory. Returns: new. Fails: NULL, memory freed. */
+/* An array of memory from ep_array_new() or ep_column_new(). steals memory. Returns: new. Fails: NULL,
+ * memory freed. */
 PyObject *ep_py_array_of(void *memory, size_t count, ep_type type);
 
 /* A fresh array of a member of each of `count` structs. Returns: new. */
@@ -34,7 +35,7 @@ PyObject *ep_py_gather(PyObject *module, PyObject *args);
 
 /* new_column(count, type): an array that is not initialised, for as many values as a trace has rows. */
 PyObject *ep_py_new_column(PyObject *module, PyObject *args);
-/* give_back() -> bytes of columns in files: takes these out of the resident set (ep_columns_give_back()). */
+/* give_back() -> bytes of columns in files: ep_columns_give_back(). */
 PyObject *ep_py_give_back(PyObject *module, PyObject *unused);
 /* columns_in_memory(bytes) -> bytes before: for tests, see ep_columns_set_in_memory(). */
 PyObject *ep_py_columns_in_memory(PyObject *module, PyObject *bytes);

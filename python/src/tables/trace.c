@@ -149,8 +149,8 @@ ep_py_trace_paired(PyObject *trace)
 
 /* ---- Columns --------------------------------------------------------------------------------- */
 
-/* (name, first, count): a view of a column that stands in an array of the core; a fresh array of the others.
- * Without numbers, all rows. */
+/* (name, first, count): a view of a column that stands in an array of the core; a fresh array of the
+ * others. Without numbers, all rows. */
 static PyObject *
 column_of(PyObject *object, ep_table table, PyObject *args)
 {
