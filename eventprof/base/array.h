@@ -106,9 +106,9 @@ size_t ep_columns_set_in_memory(size_t bytes);
             if ((object)->column == NULL) {                                              \
                 return EP_NOMEM;                                                         \
             }                                                                            \
-            for (size_t i = 0, end_; i < (object)->count;) {                             \
-                end_ = ep_column_part(i, (object)->count);                               \
-                for (; i < end_; i++) {                                                  \
+            for (size_t from_ = 0, end_; from_ < (object)->count; from_ = end_) {        \
+                end_ = ep_column_part(from_, (object)->count);                           \
+                for (size_t i = from_; i < end_; i++) {                                  \
                     (object)->column[i] = (value);                                       \
                 }                                                                        \
             }                                                                            \

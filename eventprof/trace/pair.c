@@ -439,11 +439,13 @@ fill_self(ep_calls *calls)
     if (calls->self == NULL) {
         return EP_NOMEM;
     }
-    for (size_t call = 0; call < calls->count; call++) {
-        ep_column_row(call);
-        calls->self[call] = calls->duration[call];
-        if (calls->parent[call] >= 0) {
-            calls->self[calls->parent[call]] -= calls->duration[call];
+    for (size_t from = 0, end; from < calls->count; from = end) {
+        end = ep_column_part(from, calls->count);
+        for (size_t call = from; call < end; call++) {
+            calls->self[call] = calls->duration[call];
+            if (calls->parent[call] >= 0) {
+                calls->self[calls->parent[call]] -= calls->duration[call];
+            }
         }
     }
     calls->filled |= EP_CALLS_SELF;

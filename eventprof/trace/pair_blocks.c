@@ -468,25 +468,29 @@ mark_deaths(ep_blocks *blocks, const ep_calls *calls)
     memset(last, -1, input->thread_count * sizeof *last);
 
     int32_t next_born = 0;
-    for (size_t event = 0; event < input->columns->alloc_count; event++) {
-        ep_column_row(event);
-        int32_t block = blocks->event_block[event];
-        size_t row = ep_alloc_row(input, event);
-        int32_t thread = input->columns->thread[row];
-        if (block == next_born) {
-            last[thread] = block;
-            next_born++;
-        } else if (block >= 0) {
-            int32_t call = ep_row_call(calls, row);
-            unsigned marks = last[thread] == block ? EP_BLOCK_BRIEF : 0;
-            if (call >= 0 && call == blocks->call[block]) {
-                marks |= EP_BLOCK_LOCAL;
-            }
-            if (ep_kind_is(input->columns->kind[row], EP_KIND_REALLOC_FREE)) {
-                marks = EP_BLOCK_MOVED;
-            }
-            if (marks != 0) {    /* most blocks have none, and writing their flags would be a cache miss */
-                blocks->flags[block] |= (uint8_t)marks;
+    const size_t count = input->columns->alloc_count;
+    for (size_t from = 0, end; from < count; from = end) {
+        end = ep_column_part(from, count);
+        for (size_t event = from; event < end; event++) {
+            int32_t block = blocks->event_block[event];
+            size_t row = ep_alloc_row(input, event);
+            int32_t thread = input->columns->thread[row];
+            if (block == next_born) {
+                last[thread] = block;
+                next_born++;
+            } else if (block >= 0) {
+                int32_t call = ep_row_call(calls, row);
+                unsigned marks = last[thread] == block ? EP_BLOCK_BRIEF : 0;
+                if (call >= 0 && call == blocks->call[block]) {
+                    marks |= EP_BLOCK_LOCAL;
+                }
+                if (ep_kind_is(input->columns->kind[row], EP_KIND_REALLOC_FREE)) {
+                    marks = EP_BLOCK_MOVED;
+                }
+                /* Most blocks have none, and writing their flags would be a cache miss. */
+                if (marks != 0) {
+                    blocks->flags[block] |= (uint8_t)marks;
+                }
             }
         }
     }

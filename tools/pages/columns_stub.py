@@ -53,11 +53,11 @@ def alias(table, kind):
 
 def method(table, column, kind):
     """Return a method that gives a column, or some rows of it."""
-    return (
-        f"    @overload\n    def {table}(\n"
-        f"        self, column: {column}, first: int = 0, count: int = ..., /\n"
-        f"    ) -> NDArray[{kind}]: ...\n"
-    )
+    given = f"self, column: {column}, first: int = 0, count: int = ..., /"
+    line = f"    def {table}({given}) -> NDArray[{kind}]: ...\n"
+    if len(line) > 101:
+        line = f"    def {table}(\n        {given}\n    ) -> NDArray[{kind}]: ...\n"
+    return "    @overload\n" + line
 
 
 def parts():
