@@ -67,12 +67,13 @@ def compile_in(
     compiler : str, optional
         Instead of $CC.
     targets : iterable of str, optional
-        Of meson; all, if there are none.
+        Of ninja; all, if there are none.
     """
     compiler = os.environ.get("CC", "") if compiler is None else compiler
     status, text = configure(folder, python, options, compiler)
     if status == 0:
-        status, more = shell.output(["meson", "compile", "-C", folder, *targets], joined=True)
+        # Not "meson compile", which looks for a target before meson.build is read again.
+        status, more = shell.output(["ninja", "-C", folder, *targets], joined=True)
         text += more
     return status, text
 
