@@ -121,6 +121,9 @@ read_live(const ep_loader *l, uint64_t offset, size_t bytes, ep_chunk_header *ch
     if (again == NULL) {
         return EP_NOMEM;
     }
+    /* Acquire; pairs with ep_log_publish(): what the second read sees of a record is not older than its
+     * word 0 in the first read. */
+    atomic_thread_fence(memory_order_acquire);
     int64_t got = ep_reader_read_at(l->reader, offset, again, bytes);
     if (got < (int64_t)sizeof *again || again->sequence != chunk->sequence) {
         *words = 0;    /* the slot has another chunk now, with other records */
@@ -151,6 +154,8 @@ static bool
 is_still(const ep_file_reader *reader, const ep_found_slot *found)
 {
     ep_chunk_header now;
+    /* Acquire; pairs with the release of the new chunk's records: whoever read one sees the new header. */
+    atomic_thread_fence(memory_order_acquire);
     return !reader->facts.writer_lives ||
            (ep_reader_read_at(reader, found->offset, &now, sizeof now) == sizeof now &&
             now.sequence == found->sequence);

@@ -131,6 +131,9 @@ ep_cursor_begin(const ep_chunk_header *header)
 static inline bool
 settle(ep_cursor *cursor, uint64_t word0, int words)
 {
+    /* Acquire; pairs with the release of whoever removed the record: if the caller read a later word 1,
+     * word 0 is another one now. Without this, arm64 may read word 1 after both loads below. */
+    atomic_thread_fence(memory_order_acquire);
     /* Acquire: if the next word was written after the record was removed, so was our word 0. */
     uint64_t next_word = atomic_load_explicit(&cursor->at[words], memory_order_acquire);
     if (atomic_load_explicit(&cursor->at[0], memory_order_acquire) != word0) {

@@ -269,8 +269,8 @@ ep_log_take_back(ep_log *log)
     log->last_block = log->block_before;
     log->block_before = NULL;
     atomic_store_explicit(log->next, 0, memory_order_relaxed);
-    /* Release; pairs with the acquire loads of a cursor that may_change: a reader that sees later
-     * records also sees that this record was removed. */
+    /* Release; pairs with the acquire loads and the fence of a cursor that may_change: a reader that sees
+     * a word of later records also sees that this record was removed. */
     atomic_thread_fence(memory_order_release);
 }
 
