@@ -15,6 +15,8 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#elif defined(__APPLE__)
+#include <mach/mach.h>
 #endif
 
 #include "memory.h"
@@ -402,7 +404,13 @@ ep_os_processor_count(void)
 int64_t
 ep_os_monotonic_ns(void)
 {
+#ifdef __APPLE__
+    /* The ns of mach_absolute_time(), as Python's time.monotonic_ns() gives them. CLOCK_MONOTONIC has whole
+     * microseconds there, and runs while the machine sleeps. */
+    return (int64_t)clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+#else
     return clock_ns(CLOCK_MONOTONIC);
+#endif
 }
 
 int64_t
@@ -464,6 +472,11 @@ ep_os_resident_bytes(void)
     text[bytes] = 0;
     const char *second = strchr(text, ' ');
     return second != NULL ? (int64_t)strtoll(second, NULL, 10) * sysconf(_SC_PAGESIZE) : -1;
+#elif defined(__APPLE__)
+    mach_task_basic_info_data_t info;
+    mach_msg_type_number_t count = MACH_TASK_BASIC_INFO_COUNT;
+    kern_return_t result = task_info(mach_task_self(), MACH_TASK_BASIC_INFO, (task_info_t)&info, &count);
+    return result == KERN_SUCCESS ? (int64_t)info.resident_size : -1;
 #else
     return -1;
 #endif
