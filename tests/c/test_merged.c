@@ -256,7 +256,7 @@ allocated_bytes(void)
 static size_t
 allocated_bytes(void)
 {
-#ifdef __GLIBC__
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
     struct mallinfo2 info = mallinfo2();
     return info.uordblks + info.hblkhd;
 #else
