@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -82,6 +83,25 @@ def test_a_wheel_for_one_machine_is_refused(tmp_path):
     assert "run auditwheel repair" in found
 
 
+def shared_object(flags):
+    """An ELF file with one part, the dynamic section, with these DT_FLAGS."""
+    head = b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack("<Q", 64)
+    head = head.ljust(54, b"\0") + struct.pack("<HH", 56, 1)
+    part = struct.pack("<IIQQQQQQ", 2, 0, 120, 0, 0, 48, 48, 8)
+    return head.ljust(64, b"\0") + part + struct.pack("<6Q", 1, 2, 30, flags, 0, 0)
+
+
+@pytest.mark.parametrize(("flags", "faults"), [(0x10 | 0x2, 1), (0x2, 0)])
+def test_a_wheel_that_musl_does_not_load_is_named(tmp_path, flags, faults):
+    parts = {"eventprof/_core.cpython-313-x86_64-linux-musl.so": shared_object(flags)}
+    name = "eventprof-1.2.3-cp313-cp313-musllinux_1_2_x86_64.whl"
+
+    found = wheel_check.faults_of(put_wheel(tmp_path, name, parts=parts))
+
+    assert len([fault for fault in found if "musl does not load it" in fault]) == faults
+    assert wheel_check.faults_of(put_wheel(tmp_path, parts=parts)) == []
+
+
 def test_readme_has_the_example_that_a_wheel_is_checked_with():
     text = (ROOT / "README.rst").read_text(encoding="utf-8")
 
@@ -110,13 +130,13 @@ def test_the_interpreters_that_wheels_are_made_for(tmp_path, monkeypatch):
     assert wheel.choose(wheel.parse(["--python", "3.14", "--check"])) == ["fourteen"]
 
 
-def test_headers_of_debian_are_found_without_usr_include(tmp_path):
-    wheel.debian_headers(pythons.Python("3.14", 0, "3.14.10", True, True, "python"), tmp_path)
+def test_a_runner_is_one_more_than_those_that_are_asked_for(monkeypatch):
+    here = pythons.Pythons({"3.12": pythons.probe(sys.executable), "3.13": None})
+    monkeypatch.setattr(wheel.pythons, "find", lambda: here)
+    options = wheel.parse(["--python", "3.12", "--with", "3.99=env"])
+    monkeypatch.setattr(shell, "output", lambda command, **how: (0, "3.99.1\n"))
 
-    (made,) = tmp_path.rglob("pyconfig.h")
-    name = made.relative_to(tmp_path / "include")
-    assert re.fullmatch(r"\w+-linux-gnu/python3\.14/pyconfig\.h", str(name))
-    assert made.read_text() == f'#include "/usr/include/{name}"\n'
+    assert [python.full for python in wheel.choose(options)][1:] == ["3.99.1 (3.99)"]
 
 
 # ---- The sdist -----------------------------------------------------------------------------------
@@ -135,6 +155,20 @@ def test_the_sdist_has_what_builds_and_tests_and_no_pictures():
         assert any(name.startswith(needed) for name in names), needed
     unwanted = r"^\.ci|^\.git|^doc/(pictures|plots)/|^tests/fuzz/corpus|\.(png|svg)$"
     assert [name for name in names if re.search(unwanted, name)] == []
+
+
+@pytest.mark.parametrize("has_filters", [True, False])
+def test_an_archive_is_unpacked_by_each_python(tmp_path, monkeypatch, has_filters):
+    """Debian 12's has no filters, and refuses the argument."""
+    with tarfile.open(tmp_path / "it.tar.gz", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("it-1/README"))
+    if not has_filters:
+        plain = tarfile.TarFile.extractall
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+        monkeypatch.setattr(tarfile.TarFile, "extractall", lambda self, path: plain(self, path))
+
+    assert shell.extract(tmp_path / "it.tar.gz", tmp_path / "to") == tmp_path / "to" / "it-1"
+    assert (tmp_path / "to" / "it-1" / "README").exists()
 
 
 # ---- A release -----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ VERBS = (
     "lint",
     "build",
     "wheel",
+    "cross",
     "release",
     "clean",
     "help",

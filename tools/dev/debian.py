@@ -1,5 +1,7 @@
 """A bare Debian in a folder, by debootstrap: what a user has who installed nothing.
 
+One of another processor is unpacked without being set up, and qemu-user runs its programs.
+
 Programs run in it by chroot, with build/ of this checkout under its own path. What is mounted for
 that is seen by those programs alone, and is gone when they end.
 """
@@ -9,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tarfile
 from pathlib import Path
 
 from dev import pythons, shell
@@ -18,6 +19,8 @@ from dev.pythons import Python
 
 #: Programs of a wheel's user: venv needs a package of its own on Debian.
 INCLUDED = "python3,python3-venv,ca-certificates"
+#: Where the kernel is told what runs programs of other processors.
+FORMATS = Path("/proc/sys/fs/binfmt_misc")
 #: How this machine reaches the mirror and the package index, if that takes more than DNS.
 NETWORK = ("etc/resolv.conf", "etc/hosts", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
 #: $1: the root, $2: what is shared. The folder it is started in is the program's, too.
@@ -46,8 +49,40 @@ def mirror() -> str:
     return "http://deb.debian.org/debian"
 
 
-def ensure(suite: str, folder: str) -> Path:
+def need_emulator(suite: str, architecture: str) -> None:
+    """Have the kernel run programs of another processor by qemu-user."""
+    cpu = {"arm64": "aarch64", "amd64": "x86_64"}[architecture]
+    wanted = Packages()
+    if not shell.has(f"qemu-{cpu}-static"):
+        wanted.need.append("qemu-user-static")
+    wanted.install()
+    if not (FORMATS / "register").exists():
+        shell.run(["mount", "-t", "binfmt_misc", "binfmt_misc", FORMATS])
+    if not (FORMATS / f"qemu-{cpu}").exists():
+        try:
+            rule = Path(f"/usr/lib/binfmt.d/qemu-{cpu}.conf").read_text(encoding="utf-8")
+            (FORMATS / "register").write_text(rule, encoding="utf-8")
+        except OSError as error:
+            shell.die(f"--debian {suite}: the kernel does not run programs of {cpu}: {error}")
+
+
+def unpack(root: Path) -> None:
+    """Unpack what debootstrap has fetched: to set it up by the emulator would take an hour."""
+    for package in sorted((root / "var" / "cache" / "apt" / "archives").glob("*.deb")):
+        shell.must(["dpkg-deb", "-x", package, root])
+
+
+def ensure(suite: str, folder: str, architecture: str = "") -> Path:
     """Return build/debian/FOLDER with a Debian in it, which is made if it is not there.
+
+    Parameters
+    ----------
+    suite : str
+        The release's name.
+    folder : str
+        Each has its own.
+    architecture : str
+        That of another processor, as Debian names it.
 
     Raises
     ------
@@ -67,6 +102,7 @@ def ensure(suite: str, folder: str) -> Path:
             shell.note(f"making a bare Debian in {root}")
             shell.remove(root)
             options = ["--variant=minbase", "--no-check-gpg", f"--include={INCLUDED}"]
+            options += [f"--arch={architecture}", "--foreign"] if architecture else []
             root.parent.mkdir(parents=True, exist_ok=True)
             status, text = shell.output(
                 ["debootstrap", *options, suite, root, mirror()], joined=True
@@ -74,7 +110,11 @@ def ensure(suite: str, folder: str) -> Path:
             if status != 0:
                 shell.complain(text)
                 shell.die(f"--debian {suite}: debootstrap failed")
+            if architecture:
+                unpack(root)
             made.write_text(INCLUDED, encoding="utf-8")
+        if architecture:
+            need_emulator(suite, architecture)
         for name in NETWORK:
             if Path("/", name).exists():
                 shutil.copy(Path("/", name), root / name)
@@ -86,15 +126,20 @@ def inside(root: Path) -> tuple[str, ...]:
     return ("unshare", "--mount", "sh", "-c", ENTER, "sh", str(root), str(shell.BUILD))
 
 
-def python_of(suite: str) -> Python:
+def python_of(suite: str, architecture: str = "") -> Python:
     """Return the interpreter of a Debian, which runs there.
+
+    Parameters
+    ----------
+    suite, architecture : str
+        As of ensure().
 
     Raises
     ------
     SystemExit
         If the Debian cannot be made, or if it has a compiler.
     """
-    root = ensure(suite, suite)
+    root = ensure(suite, f"{suite}-{architecture}" if architecture else suite, architecture)
     status, found = shell.output(
         [*inside(root), "sh", "-c", "command -v cc gcc clang c99; true"], joined=True
     )
@@ -111,9 +156,7 @@ def test_sdist(suite: str, sdist: Path) -> tuple[int, str]:
     """Unpack an sdist where nothing is installed, and run its tests; return their end."""
     root = ensure(suite, f"{suite}-tests")
     work = shell.anew(shell.BUILD / "wheel-check" / f"sdist-{suite}")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(work, filter="data")
-    (folder,) = work.iterdir()
+    folder = shell.extract(sdist, work)
     status, text = shell.output(
         [*inside(root), "env", "HOME=/root", "./dev", "test", "--quick"], joined=True, folder=folder
     )

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -219,6 +220,18 @@ def anew(folder: Path) -> Path:
     """Make a folder that is empty."""
     remove(folder)
     folder.mkdir(parents=True)
+    return folder
+
+
+def extract(archive: Path, into: Path) -> Path:
+    """Unpack a tar archive, and return the one folder that it has."""
+    with tarfile.open(archive) as files:
+        # Python 3.11.2, which is Debian 12's, has no filters.
+        if hasattr(tarfile, "data_filter"):
+            files.extractall(into, filter="data")
+        else:
+            files.extractall(into)
+    (folder,) = into.iterdir()
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import textwrap
 import zipfile
 from pathlib import Path
@@ -34,6 +35,20 @@ def blocks(text: str, language: str) -> list[str]:
     return [textwrap.dedent(block).strip("\n") for block in found]
 
 
+def wants_static_tls(data: bytes) -> bool:
+    """Whether a shared object of 64-bit ELF may only be loaded when the program starts."""
+    if data[:6] != b"\x7fELF\x02\x01" or len(data) < 64:
+        return False
+    (parts,) = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    for number in range(count):
+        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", data, parts + number * size)
+        if kind == 2:  # PT_DYNAMIC
+            entries = struct.iter_unpack("<QQ", data[offset : offset + length])
+            return any(tag == 30 and value & 16 for tag, value in entries)  # DF_STATIC_TLS
+    return False
+
+
 def faults_of(wheel: Path) -> list[str]:
     """Return what is wrong with a file: its size, its tag, its parts, symbols for a debugger."""
     faults = []
@@ -56,8 +71,12 @@ def faults_of(wheel: Path) -> list[str]:
         for name in names:
             if re.search(UNWANTED, name):
                 faults.append(f"{name} is not for users")
-            elif name.endswith(".so") and b"\0.symtab\0" in archive.read(name):
-                faults.append(f"{name} is not stripped")
+            elif name.endswith(".so"):
+                data = archive.read(name)
+                if b"\0.symtab\0" in data:
+                    faults.append(f"{name} is not stripped")
+                if "musllinux" in wheel.name and wants_static_tls(data):
+                    faults.append(f"{name}: musl does not load it, because its TLS is initial-exec")
     return faults
 
 

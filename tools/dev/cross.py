@@ -1,0 +1,126 @@
+"""``./dev cross [NAME...]``: compile for other platforms, and run there what this machine can run.
+
+For each platform of targets.py the core and its tests are compiled and linked. They run natively,
+by qemu-user, or not at all. With ``--free-threaded`` the extension is compiled and linked as for an
+interpreter without a GIL, against the headers of one that has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dev import c_tests, debian, pythons, shell, targets, wheel
+from dev.packages import Packages
+from dev.pythons import Python
+from dev.results import Results
+from dev.targets import Target
+
+#: What -Wthread-safety says of tests is not meant: they have the engine for themselves.
+CORE = (*c_tests.CORE, "-Dwerror=true", "-Dzstd=enabled", "-Dc_args=-Wno-thread-safety-analysis")
+#: Without shared libraries, of which zlib would be one.
+STATIC = ("-Dzlib=disabled", "-Dc_link_args=-static")
+EXTENSION = ("-Dpython=true", "-Dtests=disabled", "-Dwerror=true", "-Dc_args=-DPy_GIL_DISABLED=1")
+#: Its libraries are those that tests of another processor are run with.
+SUITE = "trixie"
+
+
+@dataclass
+class Options:
+    """What the command line asks for."""
+
+    targets: list[Target] = field(default_factory=list)
+    #: Interpreters, as `./dev wheel` names them, whose headers the extension is compiled with.
+    free_threaded: bool = False
+    wheel: wheel.Options = field(default_factory=wheel.Options)
+
+
+def parse(arguments: list[str]) -> Options:
+    """Read the arguments of the verb."""
+    options = Options()
+    rest, of_wheel = list(arguments), []
+    while rest:
+        word = rest.pop(0)
+        if word in ("--python", "--with"):
+            of_wheel += [word, *rest[:1]]
+            del rest[:1]
+        elif word == "--free-threaded":
+            options.free_threaded = True
+        else:
+            options.targets.append(targets.choose(word))
+    options.wheel = wheel.parse(of_wheel)
+    if not options.targets and not options.free_threaded:
+        options.targets = [each for each in targets.TARGETS.values() if not each.is_native]
+    return options
+
+
+def wrapper_of(target: Target) -> list[str] | None:
+    """Return what runs a program of a platform here; None: nothing does."""
+    if target.is_here:
+        return []
+    if target.system != "linux":
+        return None
+    emulator = f"qemu-{target.cpu}-static"
+    if not shell.has(emulator):
+        wanted = Packages()
+        wanted.wish_for(emulator, "qemu-user-static")
+        wanted.install()
+    if not shell.has(emulator):
+        return None
+    if target.is_static:
+        return [emulator]
+    return [emulator, "-L", str(debian.ensure(SUITE, f"{SUITE}-{target.debian}", target.debian))]
+
+
+def compile_core(found: Results, target: Target, python: Python, tools: Path) -> None:
+    """Compile and link the core and its tests for a platform, and run them if that is possible."""
+    targets.prepare(target, tools)
+    targets.add_check(target)
+    wrapper = wrapper_of(target)
+    folder = shell.BUILD / "cross" / target.name
+    options = (*CORE, *(STATIC if target.is_static else ()))
+    options += (f"--cross-file={targets.cross_file(target, wrapper)}",)
+    status, text = c_tests.compile_in(folder, python, options, "")
+    found.check(f"{target.name}: the core and its tests compile and link", lambda: (status, text))
+    if status != 0:
+        return
+    if wrapper is None:
+        shell.say(f"  --    {target.name}: this machine cannot run its programs")
+        return
+    # An emulator is ten times as slow.
+    shell.run(["meson", *c_tests.test(folder), "--timeout-multiplier", "10"], null=True)
+    found.count_c(folder / "meson-logs" / "testlog.json")
+
+
+def without_gil(python: Python) -> tuple[int, str]:
+    """Compile and link the extension with the headers that an interpreter without a GIL has."""
+    venv = wheel.ensure_builder(python)
+    folder = shell.BUILD / "cross" / f"{python.name}t"
+    shell.remove(folder)
+    change = 'PATH=$1/bin:$PATH; export PATH; shift; meson setup "$@" && meson compile -C "$1"'
+    command: list[str | Path] = ["sh", "-c", change, "sh", venv, folder, shell.ROOT, *EXTENSION]
+    return shell.output([*python.runner, *command], joined=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the verb."""
+    options = parse(arguments)
+    wanted = Packages()
+    wanted.need_compiler()
+    wanted.wish_codecs()
+    wanted.install()
+    host = wheel.host_of(pythons.find())
+    tools = wheel.ensure_tools(host)
+    shell.put_first(tools / "bin")
+    found = Results()
+    for target in options.targets:
+        shell.say(f"== {target.name}")
+        compile_core(found, target, host, tools)
+    if options.free_threaded:
+        shell.say("== without a GIL")
+        for python in wheel.choose(options.wheel):
+            if pythons.by_version(pythons.minor(python.name)) >= pythons.by_version("3.13"):
+                name = f"{python.full}: the extension compiles and links with Py_GIL_DISABLED"
+                found.check(name, lambda python=python: without_gil(python))  # type: ignore[misc]
+    shell.say(f"{found.passed} passed, {found.failed} failed")
+    return int(found.failed > 0)
