@@ -112,7 +112,9 @@ def test_live_memory_stays_where_nothing_happens():
 
 
 def test_it_fits_a_terminal_of_100_columns(shown):
-    assert [line for line in shown[1].stdout.splitlines() if len(line) > 100] == []
+    # Where the checkout is may take more than that.
+    text = shown[1].stdout.replace(os.path.dirname(sys.executable), "bin")
+    assert [line for line in text.splitlines() if len(line) > 100] == []
     assert shown[1].stderr == ""
 
 
