@@ -34,8 +34,8 @@ def library() -> str:
     path = os.path.join(os.path.dirname(os.path.abspath(_core.__file__)), "_shim.so")
     if not os.path.exists(path):
         raise _core.UnsupportedError(
-            f"native=True needs Linux with glibc: {path}, which records blocks of C libraries, is not "
-            f"there on {sys.platform}; record without it"
+            f"native=True needs Linux with glibc: {path}, which records blocks of C libraries, is "
+            f"not there on {sys.platform}; record without it"
         )
     return path
 
