@@ -9,7 +9,7 @@ import operator
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 from .._words import did_you_mean
@@ -70,6 +70,28 @@ def choices(name: str, value: object, allowed: tuple[str, ...]) -> frozenset[str
                 f"{name} may hold {one_of(allowed)}, not {word!r}{did_you_mean(word, allowed)}"
             )
     return frozenset(words)
+
+
+#: A recording keeps labels in a part of its file whose size is bound.
+_LABELS_CHARACTERS = 4096
+
+
+def labels(name: str, value: object) -> tuple[tuple[str, str], ...]:
+    """Check an argument that maps names to values."""
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must map names to values, as {{'release': 'A'}}, not {value!r}")
+    found = []
+    for key, text in value.items():
+        if not isinstance(key, str) or re.fullmatch(r"[^\W\d][\w.-]*", key) is None:
+            raise ValueError(
+                f"{name}: a name is a letter, then letters, digits, '_', '.' or '-', not {key!r}"
+            )
+        found.append((key, str(text)))
+    if sum(len(key) + len(text) for key, text in found) > _LABELS_CHARACTERS:
+        raise ValueError(f"{name} may have {_LABELS_CHARACTERS:,} characters together")
+    return tuple(found)
 
 
 def patterns(name: str, value: object) -> tuple[str, ...]:

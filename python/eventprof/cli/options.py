@@ -71,6 +71,13 @@ def _text(text: str) -> str:
     return text
 
 
+def _label(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or "," in text:
+        raise ValueError(f"a label is NAME=VALUE without commas, not {text!r}")
+    return name.strip(), value.strip()
+
+
 class Option(NamedTuple):
     """One argument of `eventprof.record`."""
 
@@ -79,11 +86,13 @@ class Option(NamedTuple):
     metavar: str
     help: str
     several: bool = False
+    #: What it is called where one value is given; empty: as the argument.
+    word: str = ""
 
     @property
     def flag(self) -> str:
         """The option of ``eventprof run``."""
-        return f"--{self.name.replace('_', '-')}"
+        return f"--{(self.word or self.name).replace('_', '-')}"
 
 
 # fmt: off
@@ -126,6 +135,8 @@ OPTIONS = (
     Option("archive", _switch, "", "pack the file while the program runs: 1 to 2 bytes an event "
            "instead of 8 to 16, and room for several times as many in the same --buffer; at the "
            "limit new events are lost unless --on-full says otherwise (off)"),
+    Option("labels", _label, "NAME=VALUE", "what this recording is of, such as release=A: for "
+           "reports, diff --by and datasets; can be repeated", several=True, word="label"),
 )
 # fmt: on
 
@@ -143,6 +154,7 @@ def add_options(group: argparse._ArgumentGroup) -> None:
         else:
             group.add_argument(
                 option.flag,
+                dest=option.name,
                 metavar=option.metavar,
                 action="append" if option.several else "store",
                 help=option.help,
@@ -169,7 +181,7 @@ def parse_words(text: str) -> dict[str, Any]:
     """
     from .._words import did_you_mean
 
-    known = {option.name: option for option in OPTIONS}
+    known = {name: option for option in OPTIONS for name in (option.name, option.word) if name}
     found: dict[str, Any] = {}
     if text.strip().lower() in _YES:
         return found
@@ -342,6 +354,8 @@ def make_recorder(
     options = dict(given)
     if "domains" in options:
         options["memory"] = [word.strip() for word in options.pop("domains").split(",")]
+    if "labels" in options:
+        options["labels"] = dict(map(_label, options["labels"]))
     if "buffer" not in options and options.get("on_full") != "grow":
         options["buffer"] = default_buffer(os.path.dirname(family or output))
     if options.get("archive"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -157,21 +158,24 @@ class Dataset:
             ``name``, ``file``, ``host``, ``python``, ``command`` text; ``pid`` int64;
             ``start_ns`` int64, since 1970; ``duration`` int64, ns; ``threads``, ``events``,
             ``lost`` int64; ``loss_reason`` and ``missing`` text, null where nothing is;
-            ``peak`` bytes at ``peak_time``, ``live`` at the end.
+            ``peak`` bytes at ``peak_time``, ``live`` at the end; ``labels`` of the recording as a
+            JSON object, null where it has none.
         """
         names = ("process", "name", "host", "pid", "start_ns", "duration", "threads", "events",
                  "lost", "peak", "peak_time", "live", "folded", "has_lock", "loss_reason",
-                 "missing", "python", "command", "file")  # fmt: skip
+                 "missing", "python", "command", "file", "labels")  # fmt: skip
         rows = self._engine.rows("processes", names, ("events", "process"), where=self._where)
         return _table(self._title("processes"), rows)
 
-    def only(self, processes: Any) -> Dataset:
+    def only(self, processes: Any = None, **labels: str) -> Dataset:
         """Return the dataset of some recordings alone.
 
         Parameters
         ----------
-        processes : int, sequence of int, or Table
-            Ids of processes, or rows of `processes`.
+        processes : int, sequence of int, or Table, optional
+            Ids of processes, or rows of `processes`; without, all.
+        **labels : str
+            Those that have these labels: ``only(release="A")``.
 
         Returns
         -------
@@ -181,13 +185,27 @@ class Dataset:
         Raises
         ------
         ValueError
-            There is no such process.
+            There is no such process, or none with these labels.
         """
+        known = self.processes["process"].tolist()
+        if processes is None:
+            processes = known
         ids = processes["process"].tolist() if isinstance(processes, Table) else processes
         ids = [int(ids)] if isinstance(ids, (int, np.integer)) else [int(each) for each in ids]
-        known = set(self.processes["process"].tolist())
         if unknown := [each for each in ids if each not in known]:
             raise ValueError(f"process: {unknown[0]} is not in the dataset; processes has the ids")
+        if labels:
+            texts = dict(zip(known, self.processes["labels"], strict=True))
+            of = {each: json.loads(text) if text else {} for each, text in texts.items()}
+            ids = [each for each in ids if labels.items() <= of[each].items()]
+            if not ids:
+                wanted = ", ".join(f"{name}={text}" for name, text in labels.items())
+                there = sorted(
+                    {f"{name}={text}" for each in of.values() for name, text in each.items()}
+                )
+                raise ValueError(
+                    f"labels: no recording has {wanted}; there are {', '.join(there) or 'none'}"
+                )
         return Dataset(self.path, self._engine, ids)
 
     @cached_property

@@ -17,6 +17,7 @@ import numpy as np
 from .. import _core
 from .._optional import require
 from ..answers.tree import Tree
+from ..tables.processes import labels_text
 from .ids import function_ids, node_ids, text_id
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Recording:
             "name": os.path.splitext(os.path.basename(self._path))[0], "file": self._path,
             "host": known.get("hostname"), "python": known.get("python"), "command": command,
             "loss_reason": trace.loss.reason, "missing": "; ".join(missing) or None,
+            "labels": labels_text(known.get("labels")),
         }  # fmt: skip
         numbers = {
             "pid": known.get("pid"), "start_ns": known["start_ns"],
@@ -157,11 +159,14 @@ class Recording:
     def _make_functions(self) -> Iterator[Any]:
         figures = self._tree.by_function() | self._tree.blocked_by_function()
         null = figures["max"] < 0
-        yield self._table(
+        table = self._table(
             **self._function_texts(),
             **{name: np.asarray(figures[name], dtype=np.int64) for name in FUNCTION_SUMS},
             **{name: self._arrow.array(figures[name], mask=null) for name in ("min", "max")},
         )
+        # The last row is what no function is known of; the trace's own table has none.
+        is_known = not any(figures[name][-1] for name in FUNCTION_SUMS)
+        yield table.slice(0, len(table) - 1) if is_known else table
 
     def _make_lengths(self) -> Iterator[Any]:
         lengths = self._tree._lengths

@@ -181,4 +181,5 @@ def _process(part: Trace) -> dict[str, Any]:
         "lost": part.loss.total,
         "threads": len(part._thread_rows),
         "file": None if path is None else os.path.basename(path),
+        "labels": metadata.get("labels"),
     }

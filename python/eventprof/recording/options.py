@@ -36,6 +36,7 @@ class Options(NamedTuple):
     audit: tuple[str, ...] = ()
     hpy: bool = False
     archive: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -149,8 +150,9 @@ def describe_run(options: Options) -> dict[str, Any]:
             "events": options.events,
             "domains": options.domains,
             "buffer": options.limit_bytes,
-            **{name: getattr(options, name) for name in Options._fields[2:]},
+            **{name: getattr(options, name) for name in Options._fields[2:] if name != "labels"},
         },
+        **({"labels": dict(options.labels)} if options.labels else {}),
         "eventprof": _core.VERSION,
         "python": f"{sys.implementation.name} {sys.version.split()[0]}",
         "gil": has_gil(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from .. import _core
@@ -25,6 +25,7 @@ from ..base.arguments import (
     output_path,
     patterns,
 )
+from ..base.arguments import labels as checked_labels
 from ..base.quantities import LEAST_BUFFER, automatic_buffer, parse_duration, parse_size
 from .events import (
     BESIDE,
@@ -78,6 +79,7 @@ def record(
     audit: bool | Iterable[str] = (),
     hpy: bool = False,
     archive: bool = False,
+    labels: Mapping[str, object] | None = None,
 ) -> Recorder:
     """Make a recorder: a context manager, a decorator, or something to start and stop.
 
@@ -180,6 +182,10 @@ def record(
         without loss, on a thread of low priority. `buffer` limits the packed bytes. With ``on_full
         'overwrite'`` the file is packed when the recorder stops. A packed file is not an archive,
         which `Trace.save` makes.
+    labels : mapping, optional
+        What this recording is of, as ``{"release": "A", "host": "eu-1"}``: names and texts, which
+        are in ``metadata["labels"]``, in reports, and in `Trace.processes` and datasets. (The
+        labels of `eventprof.label` are of parts of a recording.)
 
     Returns
     -------
@@ -253,6 +259,7 @@ def record(
         flag("force", force),
         flag("overhead", overhead),
         archive=archive,
+        labels=checked_labels("labels", labels),
         **flags,
     )
     if options.refs and sys.version_info < (3, 13):

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from .._words import plural, show_ns, three_digits
 from ..base.text import clean
+from ..tables.facts import labels_shown
 from .drawing import SIDE
 from .layout import BLOCK_BITS, BLOCK_WORDS, C_WORDS, CALL_BITS, KINDS, PYTHON_WORDS, Layout
 
@@ -26,6 +27,7 @@ def recorded(page: Layout) -> Grid:
             grid.add_row(head, Text(clean(text, plain=page.plain)))
 
     row("program", " ".join(metadata.get("argv", ())))
+    row("labels", labels_shown(metadata))
     started = time.localtime(metadata["start_ns"] / 1e9)
     when = time.strftime("%Y-%m-%d %H:%M:%S", started)
     threads = plural(len(trace.threads), "thread")

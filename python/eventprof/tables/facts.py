@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from .descriptions import Strings
 
 
+def labels_shown(metadata: Mapping[str, Any]) -> str:
+    """Return the labels of a recording in one line; empty: it has none."""
+    labels = metadata.get("labels")
+    known = labels.items() if isinstance(labels, Mapping) else ()
+    return ", ".join(f"{name}={text}" for name, text in known)
+
+
 def has_lock(metadata: Mapping[str, Any]) -> bool:
     """Whether events show who held an interpreter's lock, of what is known of a recording.
 

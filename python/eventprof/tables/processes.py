@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ def processes_table(trace: Facts) -> Table:
         "host": tuple(row["host"] for row in rows),
         "state": tuple(row["state"] for row in rows),
         "file": tuple(row["file"] for row in rows),
+        "labels": tuple(labels_text(row.get("labels")) for row in rows),
     }
 
     def number_column(name: str, unit: str, doc: str) -> Column:
@@ -56,9 +58,17 @@ def processes_table(trace: Facts) -> Table:
             number_column("events", "events", "recorded"),
             number_column("lost", "events", "without room"),
             text_column("file", texts["file"], "of its recording, in the folder"),
+            text_column("labels", texts["labels"], "of its recording, as a JSON object"),
         ],
         len(rows),
     )  # fmt: skip
+
+
+def labels_text(labels: object) -> str | None:
+    """Return the labels of a recording as a table has them; None: there are none."""
+    return (
+        json.dumps(labels, ensure_ascii=False) if isinstance(labels, Mapping) and labels else None
+    )
 
 
 def _process_rows(trace: Facts) -> Sequence[Mapping[str, Any]]:
@@ -83,6 +93,7 @@ def _process_rows(trace: Facts) -> Sequence[Mapping[str, Any]]:
             "events": trace._facts["events"],
             "lost": trace.loss.total,
             "file": None if path is None else os.path.basename(path),
+            "labels": metadata.get("labels"),
         },
     )
 

@@ -27,6 +27,7 @@ from .. import _core
 from .._words import plural, show_ns
 from ..answers.own import find_areas
 from ..tables.column import Array
+from ..tables.facts import labels_shown
 from ..tables.loss import loss_of_others
 from .page_blocks import HOLDERS, Blocks
 from .page_calls import COARSE, Calls
@@ -202,6 +203,8 @@ def notes_of(trace: Trace) -> dict[str, Any]:
     limits = [text.plain for text in find_limits(Layout(trace, 100, 1, plain=False))]
     metadata = trace.metadata
     facts = []
+    if labels := labels_shown(metadata):
+        facts.append(labels)
     if metadata.get("python"):
         facts.append(str(metadata["python"]))
     if metadata.get("clock"):

@@ -58,8 +58,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ask.add_argument("--engine", metavar="ENGINE", choices=("duckdb", "polars", "dask"),
                      default="duckdb", help="duckdb, polars or dask (duckdb)")  # fmt: skip
     ask.add_argument("--scheduler", metavar="ADDRESS", help="of Dask: tcp://HOST:PORT")
+    ask.add_argument(
+        "--label", metavar="NAME=VALUE", action="append", default=[], type=_label,
+        help="only recordings with this label; can be repeated",
+    )  # fmt: skip
     rows.add_limit(ask, 10, "rows of each")  # type: ignore[arg-type]
     add_json(parser)
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"a label is NAME=VALUE, not {text!r}")
+    return name, value
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,6 +88,8 @@ def _make(arguments: argparse.Namespace) -> int:
         raise Failure(
             "--show is for reading a dataset, and -o makes one: leave one of the two out", 2
         )
+    if arguments.label:
+        raise Failure("--label is for reading a dataset, and -o makes one: leave one out", 2)
     if arguments.partials and arguments.events:
         raise Failure("give --partials or --events, not both", 2)
     with Bar("converting") as bar:
@@ -113,6 +126,8 @@ def _answer(arguments: argparse.Namespace) -> int:
         )
     (path,) = arguments.file
     found = dataset(path, arguments.engine, scheduler=arguments.scheduler)
+    if arguments.label:
+        found = found.only(**dict(arguments.label))
     limit = arguments.limit or sys.maxsize
     if arguments.json:
         what = arguments.show or "functions"

@@ -20,8 +20,14 @@ from ..answer import document, table_rows, tell_missing
 from ..files import add_file, load
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from ...tables.column import Array
     from ...tables.table import Table
+    from ...trace import Trace
+
+    #: A file, and what was recorded in it.
+    _Recording: TypeAlias = tuple[str, Trace]
 
 _SORTS = ("self", "total", "calls", "allocated", "allocated_self")
 #: What is shown of the whole and of each function.
@@ -59,11 +65,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.usage = (
         "eventprof diff [OPTION...] BEFORE AFTER\n"
-        "       eventprof diff [OPTION...] BEFORE... --to AFTER..."
+        "       eventprof diff [OPTION...] BEFORE... --to AFTER...\n"
+        "       eventprof diff [OPTION...] --by LABEL FILE..."
     )
     add_file(parser, "files", several=True)
     parser.add_argument(
         "--to", metavar="FILE", nargs="+", help="the later recordings; all others are the earlier"
+    )
+    parser.add_argument(
+        "--by",
+        metavar="LABEL",
+        help="compare the recordings that have two values of this label, as --label of run gives "
+        "them: those with the value of the first file are the earlier",
     )
     parser.add_argument(
         "--sort",
@@ -107,15 +120,14 @@ def _threshold(text: str, column: str) -> Threshold:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare them."""
-    before_files, after_files = _sides(arguments)
     threshold = _threshold(arguments.fail_above, arguments.sort) if arguments.fail_above else None
-    paths = [*before_files, *after_files]
-    traces = [load(path, fold=True) for path in paths]
-    before, after = traces[: len(before_files)], traces[len(before_files) :]
+    before, after = _by_label(arguments) if arguments.by else _sides(arguments)
     try:
-        table = before[0].diff(*after, beside=before[1:])
+        table = before[0][1].diff(
+            *(trace for _, trace in after), beside=[trace for _, trace in before[1:]]
+        )
     except ValueError as error:
-        raise Failure(f"{after_files[0]}: {error}") from None
+        raise Failure(f"{after[0][0]}: {error}") from None
     sums = _sums(table)
     failed = [] if threshold is None else _grown(table, sums, arguments.sort, threshold)
     order = np.argsort(-np.abs(_numbers(table, f"{arguments.sort}_change")), kind="stable")
@@ -123,12 +135,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit:
         order = order[: arguments.limit]
     table = table[order]
-    for path, trace in zip(paths, traces, strict=True):
+    for path, trace in (*before, *after):
         tell_missing(trace, arguments, path)
     if arguments.json:
-        print(document("diff", after[0], table_rows(table), left_out=found - len(table),
-                       file=after_files[0], before=before_files[0],
-                       before_lost=before[0].loss.total, sums=sums,
+        print(document("diff", after[0][1], table_rows(table), left_out=found - len(table),
+                       file=after[0][0], before=before[0][0],
+                       before_lost=before[0][1].loss.total, sums=sums,
                        grown=[name for name, _ in failed]))  # fmt: skip
     elif arguments.csv:
         rows.write_csv([table], sys.stdout)
@@ -142,9 +154,36 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
+def _load(paths: Sequence[str]) -> list[_Recording]:
+    return [(path, load(path, fold=True)) for path in paths]
+
+
+def _by_label(arguments: argparse.Namespace) -> tuple[list[_Recording], list[_Recording]]:
     if arguments.to:
-        return arguments.files, arguments.to
+        raise Failure("--by and --to both say which are the later ones: leave one out", 2)
+    sides: dict[str, list[_Recording]] = {}
+    for path, trace in _load(arguments.files):
+        value = (trace.metadata.get("labels") or {}).get(arguments.by)
+        if value is None:
+            raise Failure(
+                f"{path} has no label {arguments.by}: give it by eventprof run --label "
+                f"{arguments.by}=...",
+                2,
+            )
+        sides.setdefault(value, []).append((path, trace))
+    if len(sides) != 2:
+        raise Failure(
+            f"--by {arguments.by} needs recordings with two values of it; "
+            f"there are {', '.join(sides)}",
+            2,
+        )
+    before, after = sides.values()
+    return before, after
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[list[_Recording], list[_Recording]]:
+    if arguments.to:
+        return _load(arguments.files), _load(arguments.to)
     if len(arguments.files) == 1:
         raise Failure(
             f"there is nothing to compare {arguments.files[0]} with: name a second recording, the "
@@ -157,7 +196,7 @@ def _sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
             "(eventprof diff BEFORE... --to AFTER...)",
             2,
         )
-    return arguments.files[:1], arguments.files[1:]
+    return _load(arguments.files[:1]), _load(arguments.files[1:])
 
 
 # ---- What changed ------------------------------------------------------------------------------

@@ -99,6 +99,10 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
     if metadata.get("clocks"):
         yield "clocks", str(metadata["clocks"])
     yield "program", _command(metadata)
+    from ...tables.facts import labels_shown
+
+    if labels := labels_shown(metadata):
+        yield "labels", labels
     yield "process", f"{metadata.get('pid', '?')} on {metadata.get('hostname', '?')}"
     yield "python", f"{metadata.get('python', '?')}, {metadata.get('platform', '?')}"
     yield "recorded by", f"eventprof {metadata.get('eventprof', '?')}"
