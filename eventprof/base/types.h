@@ -154,7 +154,6 @@ extern EP_HIDDEN const char *const ep_kind_group_words[EP_GROUP_COUNT];
 __extension__ typedef unsigned __int128 ep_kind_set;
 
 #define EP_KIND_BIT(kind) ((ep_kind_set)1 << (kind))
-#define EP_KINDS_ALL (~(ep_kind_set)0)
 
 /* HOT. Cheaper than `set & EP_KIND_BIT(kind)` where the kind is not a constant. */
 static inline bool

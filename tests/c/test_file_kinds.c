@@ -19,7 +19,7 @@ translate(const ep_record_shape *shape, uint64_t *records, size_t count)
 {
     ep_translation translation = {
         .shape = shape,
-        .asked = EP_KINDS_ALL,
+        .asked = ~(ep_kind_set)0,
         .start_ticks = 10,
         .stop_ticks = UINT64_MAX,
     };

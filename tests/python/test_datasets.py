@@ -130,6 +130,28 @@ def test_functions_are_the_sums_of_the_traces(dataset, traces):
     assert "missing" in dataset.functions.name  # one recording lost events
 
 
+def test_files_say_the_units_of_their_columns(made):
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    found = {}
+    for folder in made.iterdir():
+        for path in list(folder.glob("*.parquet"))[:1] if folder.is_dir() else ():
+            metadata = parquet.ParquetFile(path).metadata.metadata
+            units = found[folder.name] = json.loads(metadata[b"eventprof.units"])
+            names = parquet.read_schema(path).names
+            assert set(units) <= set(names)
+    assert found["slowest"]["duration"] == found["functions"]["self"] == "ns"
+    assert found["functions"]["allocated"] == found["allocations"]["size"] == "bytes"
+    assert (found["lengths"]["low"], found["memory"]["low"]) == ("ns", "bytes")
+    assert "calls" not in found["functions"] and found["loss"] == {}
+
+
+def test_a_trace_has_the_same_functions(dataset, traces):
+    there = {row.name for trace in traces for row in trace.functions}
+
+    assert {row.name for row in dataset.functions} - there <= {"(unknown)"}
+
+
 def test_extremes_and_percentiles_are_those_of_all_calls(dataset, traces):
     table, lengths = dataset.functions, defaultdict(list)
     names = ("name", "module", "file", "line", "kind")

@@ -7,7 +7,7 @@ allocations, slowest, events) need the columns of all events in memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,28 @@ SLOWEST, SLOWEST_OF_FUNCTION, SLOWEST_SHARE = 1000, 10, 500
 #: Rows of the first row group, and of the largest: each has twice the rows of the one before it. A
 #: reader skips groups by their statistics.
 FIRST_GROUP_ROWS, GROUP_ROWS = 1 << 11, 1 << 16
+#: The units of columns; all other numbers are counts, ids and lines.
+_NS = frozenset((
+    "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
+    "self", "waited", "waited_self", "blocked", "blocked_self", "spent", "min", "max", "cut_ns",
+    "longest", "shortest", "start", "end",
+))  # fmt: skip
+_BYTES = frozenset((
+    "allocated", "allocated_self", "freed", "freed_self", "live", "live_self", "temporary",
+    "temporary_self", "at_peak", "at_peak_self", "peak", "size",
+))  # fmt: skip
+#: What a file says of its units, as a JSON object.
+UNITS = b"eventprof.units"
+
+
+def units(table: str, names: Iterable[str]) -> dict[str, str]:
+    """Return the units of a table's columns: of those that have one."""
+    found = {name: "ns" for name in names if name in _NS}
+    found |= {name: "bytes" for name in names if name in _BYTES}
+    ranges = {"lengths": "ns", "memory": "bytes"}
+    return found | {name: ranges[table] for name in ("low", "high") if table in ranges}
+
+
 #: Marks a field of a schema: all rows of the file have one value.
 SAME = {b"eventprof": b"same"}
 

@@ -16,7 +16,7 @@ from .._words import plural
 from ..base import output
 from ..files import family
 from .ids import file_name
-from .parts import EVENTS, PARTIALS, ROWS, SAME, Recording
+from .parts import EVENTS, PARTIALS, ROWS, SAME, UNITS, Recording, units
 
 #: Changes when a reader of the tables before it would be wrong about those after it.
 FORMAT = 1
@@ -252,7 +252,7 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
         made = []
         for table, pieces in part.tables(rows=rows, events=events):
             (work / table).mkdir(output.PRIVATE_FOLDER, parents=True)
-            _write(pieces, work / table / name)
+            _write(table, pieces, work / table / name)
             (work / table / name).chmod(output.PRIVATE)
             made.append(table)
         # "processes" comes last: without it, readers know that the conversion is not done.
@@ -283,8 +283,8 @@ def _with_more_events(path: Path, events: int) -> str:
     return str(row["file"]) if row["events"] > events else ""
 
 
-def _write(pieces: Iterator[Any], path: Path) -> None:
-    """Write the parts of a table.
+def _write(table: str, pieces: Iterator[Any], path: Path) -> None:
+    """Write the parts of a table, with the units of its columns in the file's metadata.
 
     Texts and columns of few values are written as dictionaries, other numbers as differences
     (Parquet's DELTA_BINARY_PACKED), columns of one value as they are, which LZ4 makes nothing of.
@@ -325,6 +325,7 @@ def _write(pieces: Iterator[Any], path: Path) -> None:
         write_statistics=[name for name in names if name in _FOUND_BY],
         store_schema=False,  # so that readers get plain text, not dictionaries
     ) as writer:
+        writer.add_key_value_metadata({UNITS: json.dumps(units(table, names))})
         writer.write_table(first, row_group_size=max(len(first), 1))
         for piece in pieces:
             writer.write_table(piece, row_group_size=max(len(piece), 1))
