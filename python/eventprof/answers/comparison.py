@@ -19,14 +19,17 @@ DIFFED = ("calls", "total", "self", "allocated", "allocated_self")
 _Key: TypeAlias = tuple[Any, Any, Any]
 
 
-def diff(before: Sequence[Recorded], after: Sequence[Recorded]) -> Table:
-    """Answer `Trace.diff`, for recordings of the earlier program and of the later one."""
-    for trace in (*before, *after):
-        if not isinstance(trace, Facts):
-            raise TypeError(f"diff() takes other traces, not {trace!r}")
+def diff(trace: Recorded, after: Sequence[Recorded], beside: Sequence[Recorded]) -> Table:
+    """Answer `Trace.diff`."""
+    if not after:
+        raise TypeError("diff() takes the later trace")
+    before = (trace, *beside)
+    for each in (*before, *after):
+        if not isinstance(each, Facts):
+            raise TypeError(f"diff() takes another trace, not {each!r}")
     clock = before[0].metadata.get("clock")
-    for trace in (*before, *after):
-        if (other := trace.metadata.get("clock")) != clock:
+    for each in (*before, *after):
+        if (other := each.metadata.get("clock")) != clock:
             raise ValueError(
                 f"other: its clock is {other!r}, this trace's is {clock!r}; record both "
                 "with the same clock="
@@ -58,7 +61,7 @@ def diff(before: Sequence[Recorded], after: Sequence[Recorded]) -> Table:
             columns[f"{what}_apart"] = (later.min(0) > earlier.max(0)) | (
                 later.max(0) < earlier.min(0)
             )
-    lossy = next((trace for trace in (*before, *after) if trace.loss), after[0])
+    lossy = next((each for each in (*before, *after) if each.loss), after[0])
     table = answer_table(lossy, "difference", columns)
     return table[np.argsort(-np.abs(columns["self_change"]), kind="stable")]
 

@@ -76,18 +76,20 @@ class Strings:
     ----------
     parts : callable
         Yields the values of all rows, in parts.
-
-    Attributes
-    ----------
-    words : Words
-        The distinct texts, in order of their ids.
     """
 
     def __init__(self, parts: Callable[[], Iterable[Array]]) -> None:
         self._parts = parts
-        self.words = Words(
-            lambda: tuple(_core.text(string) or "" for string in self._found[1].tolist())
-        )
+
+    @property
+    def words(self) -> Words:
+        """The distinct texts, in order of their ids."""
+        # No attribute: a circle would keep the rows until a collection.
+        return Words(lambda: self._texts)
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(_core.text(string) or "" for string in self._found[1].tolist())
 
     @cached_property
     def _found(self) -> tuple[Array, Array]:

@@ -294,9 +294,7 @@ class Trace(Recorded):
         ValueError
             The traces have different clocks: their times do not compare.
         """
-        if not others:
-            raise TypeError("diff() takes the later trace")
-        return comparison.diff((self, *beside), others)
+        return comparison.diff(self, others, beside)
 
     def set_own(self, *patterns: str) -> None:
         """Choose what own code is.
