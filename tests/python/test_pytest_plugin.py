@@ -532,6 +532,8 @@ def test_output(capsys, caplog):
 
 @pytest.mark.slow
 def test_counts_do_not_depend_on_hashes_order_workers_or_the_collector(suite):
+    pytest.importorskip("xdist")
+    pytest.importorskip("pytest_randomly")
     done = suite(DRIFTING, "--eventprof-counts", "--eventprof-update", apart=True)
     done.assert_outcomes(passed=9)
     known = json.loads((suite.path / "eventprof.counts.json").read_text())
