@@ -565,11 +565,11 @@ def test_a_full_disk_is_said_and_nothing_half_is_left(recorded, tmp_path, monkey
 
     calls = []
 
-    def full(pieces, path):
+    def full(table, pieces, path):
         calls.append(path)
         if len(calls) == 4:
             raise OSError(28, "No space left on device", str(path))
-        write(pieces, path)
+        write(table, pieces, path)
 
     write = writing._write
     monkeypatch.setattr(writing, "_write", full)
