@@ -449,21 +449,8 @@ fill_event_depth(const ep_trace *trace, ep_part part, void *to)
 static size_t
 events_of(const ep_columns *c, ep_part part, size_t *from)
 {
-    size_t bounds[2];
-    for (int i = 0; i < 2; i++) {
-        size_t low = 0, high = c->alloc_count, row = part.first + (i == 0 ? 0 : part.count);
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (c->alloc_row[middle] < row) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        bounds[i] = low;
-    }
-    *from = bounds[0];
-    return bounds[1];
+    *from = ep_columns_block_of_row(c, 0, part.first);
+    return ep_columns_block_of_row(c, *from, part.first + part.count);
 }
 
 static void

@@ -66,23 +66,6 @@ safe_rows(const ep_sliding_stream *s)
     return low;
 }
 
-/* The first allocator event at or after a row. */
-static size_t
-block_of_row(const ep_sliding_stream *s, size_t row)
-{
-    const ep_columns *c = &s->columns;
-    size_t low = s->block, high = c->alloc_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (c->alloc_row[middle] < row) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 /* Appends what the source has next. *ended: it has nothing more. */
 static EP_CHECKED ep_status
 append(const ep_sliding_stream *s, ep_columns *columns, size_t *capacity, bool *ended)
@@ -210,7 +193,7 @@ begin_next(ep_sliding_stream *s)
             return status;
         }
     }
-    copy_rows(&s->next, &s->columns, s->safe, block_of_row(s, s->safe));
+    copy_rows(&s->next, &s->columns, s->safe, ep_columns_block_of_row(&s->columns, s->block, s->safe));
     set_ahead(s, EP_NEXT_WANTED);
     return EP_OK;
 }
@@ -285,7 +268,7 @@ sliding_next(ep_stream *stream, ep_batch *out)
     }
     size_t to = s->safe - s->from > EP_STREAM_ROWS ? s->from + EP_STREAM_ROWS : s->safe;
     *out = (ep_batch){.columns = c, .from = s->from, .to = to, .alloc_from = s->block};
-    s->block = block_of_row(s, to);
+    s->block = ep_columns_block_of_row(&s->columns, s->block, to);
     s->from = to;
     return EP_OK;
 }

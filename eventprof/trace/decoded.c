@@ -58,6 +58,21 @@ ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
     return true;
 }
 
+size_t
+ep_columns_block_of_row(const ep_columns *columns, size_t from, size_t row)
+{
+    size_t low = from, high = columns->alloc_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (columns->alloc_row[middle] < row) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 /* ---- Threads --------------------------------------------------------------------------------- */
 
 void

@@ -23,6 +23,8 @@ typedef struct ep_columns {
 
 /* Makes room in empty columns, except for the thread. Fails: false; the columns own what was allocated. */
 bool ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks);
+/* The first allocator event, of those from `from` on, at or after a row. */
+size_t ep_columns_block_of_row(const ep_columns *columns, size_t from, size_t row);
 void ep_columns_clear(ep_columns *columns);
 
 /* ids -> rows of the trace's function table. -1: unknown. Built once a trace (functions.h). */

@@ -14,7 +14,7 @@ from ..tables.table import Table
 if TYPE_CHECKING:
     from ..trace.recorded import Recorded
 
-DIFFED = ("calls", "total", "self", "allocated", "allocated_self")
+_DIFFED = ("calls", "total", "self", "allocated", "allocated_self")
 #: A function, by what runs have in common: its name, module and file.
 _Key: TypeAlias = tuple[Any, Any, Any]
 
@@ -27,7 +27,7 @@ def diff(trace: Recorded, after: Sequence[Recorded], beside: Sequence[Recorded])
     for each in (*before, *after):
         if not isinstance(each, Facts):
             raise TypeError(f"diff() takes another trace, not {each!r}")
-    clock = before[0].metadata.get("clock")
+    clock = trace.metadata.get("clock")
     for each in (*before, *after):
         if (other := each.metadata.get("clock")) != clock:
             raise ValueError(
@@ -43,15 +43,15 @@ def diff(trace: Recorded, after: Sequence[Recorded], beside: Sequence[Recorded])
         "file": [key[2] for key in keys],
         "status": np.where(known[0] & known[1], "both", np.where(known[0], "gone", "new")).tolist(),
     }
-    none = [0] * len(DIFFED)
+    none = [0] * len(_DIFFED)
     # [recording, function, figure]; of what a recording lacks nothing was called.
     figures = [
         np.array([[v.get(key, none) for key in keys] for v in side], np.int64).reshape(
-            len(side), len(keys), len(DIFFED)
+            len(side), len(keys), len(_DIFFED)
         )
         for side in sides
     ]
-    for index, what in enumerate(DIFFED):
+    for index, what in enumerate(_DIFFED):
         earlier, later = (side[:, :, index] for side in figures)
         middle = [np.median(side, axis=0).astype(np.int64) for side in (earlier, later)]
         columns[f"{what}_before"] = masked(middle[0], ~known[0])
@@ -69,10 +69,10 @@ def diff(trace: Recorded, after: Sequence[Recorded], beside: Sequence[Recorded])
 def _keyed_functions(trace: Recorded) -> dict[_Key, list[int]]:
     table = trace.functions
     result: dict[_Key, list[int]] = {}
-    numbers = [np.ma.filled(table[what], 0).tolist() for what in DIFFED]
+    numbers = [np.ma.filled(table[what], 0).tolist() for what in _DIFFED]
     keys = zip(table["name"], table["module"], table["file"], strict=True)
     for key, *values in zip(keys, *numbers, strict=True):
-        so_far = result.setdefault(key, [0] * len(DIFFED))
+        so_far = result.setdefault(key, [0] * len(_DIFFED))
         for row, value in enumerate(values):
             so_far[row] += value
     return result

@@ -71,11 +71,19 @@ def _text(text: str) -> str:
     return text
 
 
-def _label(text: str) -> tuple[str, str]:
+def parse_label(text: str) -> tuple[str, str]:
+    """Read ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
-    if not equals or "," in text:
-        raise ValueError(f"a label is NAME=VALUE without commas, not {text!r}")
+    if not equals:
+        raise ValueError(f"a label is NAME=VALUE, not {text!r}")
     return name.strip(), value.strip()
+
+
+def _label(text: str) -> tuple[str, str]:
+    # EVENTPROF, by which children know the options, has commas between them.
+    if "," in text:
+        raise ValueError(f"a label is NAME=VALUE without commas, not {text!r}")
+    return parse_label(text)
 
 
 class Option(NamedTuple):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import Failure, rows
 from ..answer import add_json, document, table_rows
+from ..options import parse_label
 from ..progress import Bar
 
 if TYPE_CHECKING:
@@ -59,18 +60,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
                      default="duckdb", help="duckdb, polars or dask (duckdb)")  # fmt: skip
     ask.add_argument("--scheduler", metavar="ADDRESS", help="of Dask: tcp://HOST:PORT")
     ask.add_argument(
-        "--label", metavar="NAME=VALUE", action="append", default=[], type=_label,
+        "--label", metavar="NAME=VALUE", action="append", default=[],
         help="only recordings with this label; can be repeated",
     )  # fmt: skip
     rows.add_limit(ask, 10, "rows of each")  # type: ignore[arg-type]
     add_json(parser)
-
-
-def _label(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"a label is NAME=VALUE, not {text!r}")
-    return name, value
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -127,7 +121,7 @@ def _answer(arguments: argparse.Namespace) -> int:
     (path,) = arguments.file
     found = dataset(path, arguments.engine, scheduler=arguments.scheduler)
     if arguments.label:
-        found = found.only(**dict(arguments.label))
+        found = found.only(**dict(map(parse_label, arguments.label)))
     limit = arguments.limit or sys.maxsize
     if arguments.json:
         what = arguments.show or "functions"

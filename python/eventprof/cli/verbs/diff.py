@@ -300,7 +300,8 @@ def _print(table: Table, sums: dict[str, list[int]]) -> None:
 def _print_markdown(table: Table, sums: dict[str, list[int]]) -> None:
     """Write a table as GitHub and GitLab show it."""
     heads, lines = _cells(table)
-    print(f"{_whole(sums)[0].upper()}{_whole(sums)[1:]}\n")
+    whole = _whole(sums)
+    print(f"{whole[0].upper()}{whole[1:]}\n")
     print(f"| {' | '.join(['function', *heads[:-2], ''])} |")
     print(f"|:--{'|--:' * len(heads[:-2])}|:--|")
     for line in lines:
