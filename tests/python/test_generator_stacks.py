@@ -153,6 +153,103 @@ def test_the_collector_does_not_look_at_what_a_running_generator_had(way):
     run(ONE_THREAD, way)
 
 
+# While an exception is thrown through generators that delegate, they stand among the frames but do not run: what they
+# were suspended with is needed. Collections come before the innermost one begins, while it runs, and after it ended.
+THROWN = """
+    import asyncio, contextlib
+
+    class Stops(Exception):
+        def __init__(self):
+            gc.collect()
+
+    class Iterates:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+        def throw(self, *thrown):
+            gc.collect()
+            raise Stops
+
+    def inner(how):
+        last = Collects()
+        if how == "ends by an iterator":
+            yield from Iterates()
+        try:
+            yield 1
+            yield 2
+        except Stops:
+            found = [[]]
+            gc.collect()
+            if how == "yields":
+                yield 3
+            if how == "returns":
+                return 4
+            raise
+        finally:
+            found = [[]]
+
+    def delegates(depth, how):
+        for number in Large(1):
+            found = yield from (delegates(depth - 1, how) if depth else inner(how))
+        gc.collect()
+        yield found
+
+    def catches(depth, how):
+        try:
+            yield from delegates(depth, how)
+        except Stops:
+            gc.collect()
+            yield "caught"
+
+    def work():
+        results = {"yields": 3, "returns": 4, "raises": "caught", "ends by an iterator": "caught"}
+        for depth in 0, 1, 3:
+            for how, expected in results.items():
+                for thrown in Stops, Stops():
+                    each = catches(depth, how)
+                    assert next(each) == 1
+                    found = each.throw(thrown)
+                    assert found == expected, (depth, how, found)
+                    each.close()
+
+        async def waits():
+            last = Collects()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                gc.collect()
+                await asyncio.sleep(0)
+
+        async def cancels():
+            task = asyncio.create_task(waits())
+            await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+        asyncio.run(cancels())
+
+    gc.disable()
+    gc.collect()
+    gc.freeze()  # what was imported: no collection need look at it
+    for threshold in 1, 3, 700:
+        with WAY:
+            gc.set_threshold(threshold)
+            gc.enable()
+            work()
+            gc.disable()
+    print("ok")
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_generators_that_an_exception_is_thrown_through_stay_as_they_were_suspended(way):
+    run(THROWN, way)
+
+
 # As in a pool of threads that tokenizes and compiles: generators run on all of them, and a collection comes at each
 # allocation.
 THREADS = """

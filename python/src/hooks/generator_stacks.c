@@ -9,12 +9,27 @@ static ep_py_gc_callback callback;
 
 /* ---- Frames ---------------------------------------------------------------------------------- */
 
-/* `current`: the innermost frame of one run of the interpreter's loop. Only there may `stacktop` be wrong:
- * the frames below it had theirs set when they made their call. */
-static void
-mend_frame(ep_frame *current)
+/* Whether the innermost frame of one run of the interpreter's loop is a generator that runs. While an
+ * exception is thrown through a generator that delegates (`yield from`, await), the interpreter puts its
+ * frame on top of the run that throws, where the frame does not run: it began no run, and `stacktop` is
+ * what it was suspended with. */
+static bool
+is_running_generator(const _PyCFrame *run)
 {
-    if (EP_FRAME_FIELD(current, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR &&
+    ep_frame *current = (ep_frame *)run->current_frame;
+    return current != NULL &&
+           EP_FRAME_FIELD(current, unsigned char, EP_FRAME_OWNER) == EP_OWNER_GENERATOR &&
+           run->previous != NULL &&
+           (ep_frame *)run->previous->current_frame == ep_frame_previous(current);
+}
+
+/* Only in the innermost frame of a run may `stacktop` be wrong: the frames below it had theirs set when they
+ * made their call. */
+static void
+mend_run(const _PyCFrame *run)
+{
+    ep_frame *current = (ep_frame *)run->current_frame;
+    if (is_running_generator(run) &&
         /* Without a frame object, the interpreter is reporting the frame's entry now, and needs
          * `stacktop`. */
         EP_FRAME_FIELD(current, PyObject *, EP_FRAME_OBJECT) != NULL &&
@@ -31,8 +46,8 @@ mend_thread(PyThreadState *ts)
         /* A frame that a hook is being told of needs its `stacktop`. The interpreter turned tracing off in
          * that frame's run and in the runs above. */
         bool is_told_of = ts->tracing != 0 && run->use_tracing == 0;
-        if (run->current_frame != NULL && !is_told_of) {
-            mend_frame((ep_frame *)run->current_frame);
+        if (!is_told_of) {
+            mend_run(run);
         }
     }
 }
