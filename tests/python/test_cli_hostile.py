@@ -235,7 +235,7 @@ def assert_said(folder, data, what):
 def test_no_flip_in_the_head_of_a_file_is_anything_but_a_format_error(folder, name):
     whole = (folder / name).read_bytes()
 
-    for offset in range(0, 512, amount(11, 3)):
+    for offset in range(0, 512, amount(23, 3)):
         damaged = bytearray(whole)
         damaged[offset] ^= 0x80 if offset % 2 else 0xFF
         assert_said(folder, damaged, f"{name}, byte {offset}")
@@ -248,7 +248,7 @@ def test_no_flips_anywhere_are_anything_but_a_format_error(folder, name):
     used = [number for number, byte in enumerate(whole) if byte]
     rng = random.Random(name)
 
-    for number in range(amount(20, 60)):
+    for number in range(amount(12, 60)):
         damaged = bytearray(whole)
         for _ in range(rng.choice([1, 3, 20, 100])):
             damaged[rng.choice(used)] ^= rng.randrange(1, 256)

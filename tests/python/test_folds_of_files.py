@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from amounts import pairs
 from folding import WORK, assert_same_without_columns, record, wait_until_gone
 
 import eventprof
@@ -245,11 +246,15 @@ needs_proc = pytest.mark.skipif(
 
 @needs_proc
 @pytest.mark.thorough
-@pytest.mark.parametrize("form", ["", "-archive"], ids=["log", "archive"])
-@pytest.mark.parametrize("verb", BOUNDED, ids=" ".join)
+@pytest.mark.parametrize(
+    ("verb", "form"),
+    pairs(BOUNDED, ["log", "archive"]),
+    ids=lambda given: given if isinstance(given, str) else " ".join(given),
+)
 def test_memory_does_not_grow_with_the_events(recordings, ask, verb, form):
+    ending = "-archive.epr" if form == "archive" else ".epr"
     assert_bounded(
-        {size: ask(*verb, recordings / f"{size}{form}.epr")[0] for size in ("short", "long")}
+        {size: ask(*verb, recordings / f"{size}{ending}")[0] for size in ("short", "long")}
     )
 
 

@@ -16,6 +16,7 @@ import sysconfig
 import textwrap
 
 import pytest
+from amounts import pairs
 
 import eventprof
 
@@ -270,8 +271,7 @@ def verified(folder):
     return calls
 
 
-@pytest.mark.parametrize("recorder", RECORDERS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "recorder"), pairs(PROGRAMS, RECORDERS, 2))
 def test_the_process_ends_as_without(program, recorder, tmp_path):
     text, end, works = PROGRAMS[program]
     begin = "" if isinstance(RECORDERS[recorder], list) else RECORDERS[recorder]

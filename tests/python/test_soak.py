@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from amounts import amount
 
 pytestmark = pytest.mark.newest
 
@@ -29,7 +30,7 @@ def run(program, *arguments, folder):
 def test_memory_is_steady_at_full_rate(on_file, tmp_path):
     arguments = ["--file", tmp_path] if on_file else []
 
-    run("soak.py", "--rounds", "40", *arguments, folder=tmp_path)
+    run("soak.py", "--rounds", str(amount(15, 40)), *arguments, folder=tmp_path)
 
 
 @pytest.mark.thorough

@@ -115,13 +115,22 @@ class Suites:
         self.werror = f"-Dwerror={str(werror).lower()}"
 
     def run(self, quick: bool, valgrind: bool) -> None:
-        """Run all suites that a test of ./dev has."""
-        self.plain()
-        if not quick:
-            self.sanitized()
-            self.races("log", "log_taken_back", "gate", "names", "sums", "folds")
+        """Run all suites that a test of ./dev has.
+
+        What fails as it is fails under the sanitizers, too: so they run once, as they are only with
+        --quick, for valgrind, or where the compiler has no sanitizers.
+        """
+        sanitizers = not quick and packages.runs(
+            EMPTY, "sanitizers-work", "-fsanitize=address,undefined"
+        )
+        if valgrind or not sanitizers:
+            self.plain()
         if valgrind:
             self.with_valgrind()
+        if sanitizers:
+            self.sanitized()
+        if not quick:
+            self.races("log", "log_taken_back", "gate", "names", "sums", "folds")
 
     def build(self, folder: Path, *options: str, names: Iterable[str] = ()) -> bool:
         """Compile these suites, or all; what cannot be is a failure."""
@@ -147,9 +156,6 @@ class Suites:
 
     def sanitized(self) -> None:
         """Run the suites under the address and undefined-behaviour sanitizers."""
-        if not packages.runs(EMPTY, "sanitizers-work", "-fsanitize=address,undefined"):
-            shell.say("== C tests, sanitizers: the compiler has none")
-            return
         shell.say("== C tests, address and undefined-behaviour sanitizers")
         folder = shell.BUILD / "core-sanitized"
         if self.build(folder, self.werror, "-Db_sanitize=address,undefined", *LOOSE, *CORE):

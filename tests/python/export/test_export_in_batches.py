@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 
 import pytest
+from amounts import pairs
 from exporting import require
 
 import eventprof
@@ -64,11 +65,13 @@ def rows_at_a_time(monkeypatch, rows):
         monkeypatch.setattr(module, "_ROWS", rows)
 
 
-@pytest.mark.parametrize(("word", "table"), WHAT)
-@pytest.mark.parametrize("options", [{}, {"own": True}], ids=["all", "chosen"])
-def test_any_batch_gives_the_same(nasty, tmp_path, monkeypatch, word, table, options):
+@pytest.mark.parametrize(("what", "calls"), pairs(WHAT, ["all", "chosen"]), ids=str)
+def test_any_batch_gives_the_same(nasty, tmp_path, monkeypatch, what, calls):
+    word, table = what
     require(word)
-    given = options if table is None else {**options, "table": table}
+    given = {"own": True} if calls == "chosen" else {}
+    if table is not None:
+        given["table"] = table
     found = []
     for rows in (1 << 16, 7):
         rows_at_a_time(monkeypatch, rows)

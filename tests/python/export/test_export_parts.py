@@ -233,7 +233,7 @@ def calls_of(count):
 
 @pytest.fixture(scope="module")
 def short_and_long():
-    return calls_of(4), calls_of(12)  # of 5,167 calls each
+    return calls_of(2), calls_of(6)  # of 5,167 calls each
 
 
 @pytest.mark.thorough
