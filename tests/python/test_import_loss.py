@@ -20,6 +20,8 @@ import eventprof
 from eventprof.cli import main
 from eventprof.show import tree
 
+pytestmark = pytest.mark.newest
+
 P = {"pid": 1, "tid": 1}
 CALL = {"ph": "X", "name": "f (m.py:1)", "cat": "fee", "ts": 1, "dur": 2, **P}
 
