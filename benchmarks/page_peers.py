@@ -32,7 +32,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/python/page"))
 
 from browser import Browser
 

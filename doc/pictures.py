@@ -28,7 +28,7 @@ import urllib.parse
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests/python"))
+sys.path.insert(0, str(HERE.parent / "tests/python/page"))
 
 from browser import Browser  # noqa: E402
 

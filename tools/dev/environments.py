@@ -55,18 +55,19 @@ IMPORTED_AS = {"ipython": "IPython", "opentelemetry-sdk": "opentelemetry"}
 ALWAYS = ("pytest", "pytest-timeout")
 
 
-def texts_of(files: Iterable[Path], helpers: Path) -> str:
-    """Return the text of test files, and of the helpers beside them that they import."""
+def texts_of(files: Iterable[Path], tests: Path) -> str:
+    """Return the text of test files, and of the modules in folders of `tests` that they import."""
     known: dict[Path, str] = {}
-    waiting = [*files, helpers / "conftest.py"]
+    modules = {path.stem: path for path in tests.glob("*/*.py") if path.stem != "conftest"}
+    waiting = [tests / "conftest.py"]
+    for file in files:
+        waiting += [*file.rglob("*.py")] if file.is_dir() else [file, file.with_name("conftest.py")]
     while waiting:
         path = waiting.pop()
         if path not in known:
             known[path] = shell.read(path)
             names = re.findall(r"^\s*(?:import|from) (\w+)", known[path], re.MULTILINE)
-            waiting += [
-                helpers / f"{name}.py" for name in names if (helpers / f"{name}.py").is_file()
-            ]
+            waiting += [modules[name] for name in names if name in modules]
     return "\n".join(known.values())
 
 

@@ -29,7 +29,7 @@ HALVED: dict[str, list[str]] = {"all": [], "quick": ["-m", "not slow and not tho
 #: The tests that run, by part.
 CHOSEN = {"no-newest": "not newest", "beside": "not newest and not version"}
 NOTHING_RAN = 5  # pytest's exit code
-#: Set by ``./dev test --long``; tests/python/amounts.py asks for it, too.
+#: Set by ``./dev test --long``; tests/python/helpers/amounts.py asks for it, too.
 LONG = "EVENTPROF_TEST_LONG"
 SHARES = 3  # of the cases of a test that has many
 

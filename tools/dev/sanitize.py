@@ -18,11 +18,14 @@ from dev.results import Results
 #: Tests that are left out: those that start programs in a clean environment, where no sanitizer is
 #: loaded, and those of groff, which has a fault itself.
 LEFT_OUT = (
-    "test_failing.py",
-    "test_demo.py",
-    "test_cli.py::test_the_manual_page_is_clean_roff",
+    "processes/test_failing.py",
+    "project/test_demo.py",
+    "verbs/test_cli.py::test_the_manual_page_is_clean_roff",
 )
-OF_THREADS = ("free_threading", "threads", "c_threads", "tasks", "record")
+OF_THREADS = (
+    *(f"threads/test_{name}.py" for name in ("free_threading", "threads", "c_threads", "tasks")),
+    "recording/test_record.py",
+)
 #: Leaks of the interpreter are not reported, too large requests of a program get NULL, and crashes
 #: that tests cause are not reported.
 ADDRESS = "detect_leaks=0:abort_on_error=1:handle_segv=0:allocator_may_return_null=1"
@@ -80,7 +83,7 @@ def races_of(python: Python, arguments: list[str]) -> int:
     away.mkdir(parents=True, exist_ok=True)
     shell.say(f"== pytest, thread sanitizer, on {python.full}")
     options = f"log_path={log}/report:exitcode=0:history_size=4:report_signal_unsafe=0"
-    files = [f"{shell.ROOT}/tests/python/test_{name}.py" for name in OF_THREADS]
+    files = [f"{environments.TESTS}/{name}" for name in OF_THREADS]
     status = shell.run(
         python.within(*pytest_command(python.name), "-q", "--timeout", "3000", *arguments, *files),
         null=True,
@@ -144,7 +147,7 @@ def main(arguments: list[str]) -> int:
     ]
     away = shell.BUILD / "away-sanitized"
     away.mkdir(parents=True, exist_ok=True)
-    tests = shell.ROOT / "tests" / "python"
+    tests = environments.TESTS
     left_out = [part for name in LEFT_OUT for part in ("--deselect", f"{tests}/{name}")]
     status = shell.run(
         [

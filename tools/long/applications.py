@@ -291,7 +291,7 @@ def run(name: str, limit_s: float) -> dict[str, Any]:
                 check=False,
                 env={
                     **os.environ,
-                    "PYTHONPATH": os.fspath(ROOT / "tests" / "python"),
+                    "PYTHONPATH": os.fspath(ROOT / "tests" / "python" / "helpers"),
                     "TMPDIR": work,
                 },
             )

@@ -28,8 +28,6 @@ import eventprof
 from eventprof import _core
 from eventprof.files import opening
 
-pytestmark = pytest.mark.newest
-
 # ---- Identity ------------------------------------------------------------------------------------
 
 

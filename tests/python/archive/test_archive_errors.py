@@ -20,8 +20,6 @@ from archiving import DATA, assert_same
 
 import eventprof
 
-pytestmark = pytest.mark.newest
-
 # ---- Damage --------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from log_children import (
 
 import eventprof
 
-pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
+pytestmark = pytest.mark.usefixtures("restored")
 
 
 # ---- The same as in memory -----------------------------------------------------------------------

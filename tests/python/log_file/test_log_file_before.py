@@ -19,7 +19,7 @@ from archiving import open_or_skip
 
 import eventprof
 
-pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
+pytestmark = pytest.mark.usefixtures("restored")
 
 
 DATA = Path(__file__).parent.parent.parent / "data" / "log"

@@ -21,7 +21,7 @@ from log_children import (
 
 import eventprof
 
-pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
+pytestmark = pytest.mark.usefixtures("restored")
 
 
 BAD = {

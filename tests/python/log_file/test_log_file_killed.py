@@ -19,7 +19,7 @@ from log_children import environment, facts, kill_one, names_called, run_to_end
 
 import eventprof
 
-pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
+pytestmark = pytest.mark.usefixtures("restored")
 
 
 # ---- Killed --------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from log_children import (
 
 import eventprof
 
-pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
+pytestmark = pytest.mark.usefixtures("restored")
 
 PACKED, AS_WRITTEN = b"EVPP", b"EVPC"
 

@@ -14,7 +14,7 @@ from log_children import assert_same, leaf, names_called, run_to_end, work
 
 import eventprof
 
-pytestmark = [pytest.mark.usefixtures("restored"), pytest.mark.newest]
+pytestmark = pytest.mark.usefixtures("restored")
 
 
 # ---- Paths ---------------------------------------------------------------------------------------

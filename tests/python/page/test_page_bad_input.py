@@ -14,8 +14,6 @@ import eventprof
 from eventprof.importing._build import Builder
 from eventprof.viewer import write
 
-pytestmark = pytest.mark.newest
-
 
 def renamed(name, thread=None):
     def called():

@@ -21,8 +21,6 @@ from page_program import (
 
 from eventprof.answers.moments import block_functions
 
-pytestmark = pytest.mark.newest
-
 # ---- The data ------------------------------------------------------------------------------------
 
 

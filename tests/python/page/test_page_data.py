@@ -17,8 +17,6 @@ from eventprof.importing._build import Builder
 from eventprof.viewer import data as page_data
 from eventprof.viewer import page_calls, planes
 
-pytestmark = pytest.mark.newest
-
 TILE, COARSE = 512, 64
 
 

@@ -18,8 +18,6 @@ from eventprof.answers.moments import block_functions
 from eventprof.viewer import data as page_data
 from eventprof.viewer import planes, write
 
-pytestmark = pytest.mark.newest
-
 
 def test_bands_sum_to_the_total_to_the_byte(shown, trace):
     bands = shown.run("eventprofPage.data.head.bands.function")

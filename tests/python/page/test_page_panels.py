@@ -12,8 +12,6 @@ from page_program import GUTTER, SHIFT, fib, program, steps, values, view
 import eventprof
 from eventprof.viewer import write
 
-pytestmark = pytest.mark.newest
-
 # ---- Findings ------------------------------------------------------------------------------------
 
 

@@ -11,8 +11,6 @@ from page_program import RULER
 import eventprof
 from eventprof.viewer import page_calls, write
 
-pytestmark = pytest.mark.newest
-
 
 async def part_of(job, count):
     await asyncio.sleep(0)

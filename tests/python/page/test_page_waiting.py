@@ -22,8 +22,6 @@ from page_program import (
 import eventprof
 from eventprof.viewer import write
 
-pytestmark = pytest.mark.newest
-
 
 def with_lock(trace):
     if not trace.has_lock:

@@ -20,8 +20,6 @@ from eventprof.answers.own import find_areas
 from eventprof.viewer import data as page_data
 from eventprof.viewer import page
 
-pytestmark = pytest.mark.newest
-
 
 def sections_of(raw):
     return dict(re.findall(r'<template id="data-(\w+)">([^<]*)</template>', raw.decode()))

@@ -14,8 +14,6 @@ from eventprof import Table, _core, tables
 from eventprof import trace as traces
 from eventprof.tables.column import Column, Words, code_type
 
-pytestmark = pytest.mark.newest
-
 CONTRACT = {
     "events": "time event thread function name line address size domain depth caller caller_line",
     "calls": "start duration self thread function name file line kind depth parent caller_line flags",

@@ -18,8 +18,6 @@ import eventprof
 from eventprof import Table, _core
 from eventprof.tables.column import Column, Words
 
-pytestmark = pytest.mark.newest
-
 # ---- As something else ---------------------------------------------------------------------------
 
 

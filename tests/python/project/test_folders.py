@@ -1,0 +1,42 @@
+"""The folder of a test file says on which interpreters it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+
+
+def collected(folder, *arguments):
+    """Return what pytest says of the test files in a folder that has our conftest.py."""
+    (folder / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "pytest.ini").write_text(
+        f"[pytest]\nmarkers = newest: once\npythonpath = {CONFTEST.parent / 'helpers'}\n"
+    )
+    command = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=900
+    ).stdout
+
+
+def write(path):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("def test_it():\n    pass\n")
+
+
+def test_files_are_marked_as_their_folder_says(tmp_path):
+    write(tmp_path / "hooks" / "test_a.py")
+    write(tmp_path / "verbs" / "test_b.py")
+
+    assert "verbs/test_b.py::test_it\n\n1/2 tests" in collected(tmp_path, "-m", "newest")
+    assert "hooks/test_a.py::test_it\n\n1/2 tests" in collected(tmp_path, "-m", "not newest")
+
+
+def test_a_file_in_no_folder_is_an_error(tmp_path):
+    write(tmp_path / "elsewhere" / "test_a.py")
+
+    found = collected(tmp_path)
+
+    assert "elsewhere/test_a.py: in none of the folders in" in found and "1 error" in found
