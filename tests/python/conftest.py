@@ -5,6 +5,7 @@ import importlib.util
 import signal
 import sys
 import threading
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -14,46 +15,10 @@ from amounts import LONG
 from children import Forks
 
 HERE = Path(__file__).parent
-EVERY, NEWEST = "every", "newest"
-#: By folder: on which CPythons its tests run, and what they ask. A test that needs less than its folder
-#: is marked itself.
-FOLDERS = {
-    "hooks": (
-        EVERY,
-        "What the interpreter reports: calls, generators, objects, collections, names.",
-    ),
-    "inside": (
-        EVERY,
-        "What happens inside of functions: lines, instructions, exceptions, branches.",
-    ),
-    "memory": (EVERY, "Blocks: of which allocator, of whose code, and where they were made."),
-    "threads": (
-        EVERY,
-        "Threads, tasks and greenlets: whose an event is, who waits, who ends last.",
-    ),
-    "processes": (EVERY, "How a program starts, forks, fails and ends: as without eventprof."),
-    "recording": (EVERY, "record(): its arguments, labels, marks, requests, rings, and its cost."),
-    "other_tools": (EVERY, "Other tools and other recorders at the same time."),
-    "answers": (NEWEST, "What a trace answers: figures, trees, findings, reports, differences."),
-    "archive": (NEWEST, "Archives: saved, opened, trimmed, damaged, and of PyPy."),
-    "exchange": (
-        NEWEST,
-        "Files for other tools and of them, and what happens to a file that exists.",
-    ),
-    "families": (NEWEST, "A program with child processes is one recording."),
-    "integrations": (NEWEST, "Inside of pytest, notebooks, web frameworks and plots."),
-    "log_file": (NEWEST, "A recording that is written to a file while it is made."),
-    "page": (NEWEST, "The page, and the smaller pages."),
-    "project": (
-        NEWEST,
-        "The project itself: ./dev, pages of doc/, layers, stubs, programs that run long.",
-    ),
-    "system": (NEWEST, "The operating system: quota, the resident set, stopped programs, readers."),
-    "tables": (NEWEST, "Tables, here and in other libraries, and datasets of them."),
-    "verbs": (NEWEST, "The command line."),
-}
+#: Which folders of tests there are, and on which CPythons each runs.
+FOLDERS = tomllib.loads((HERE / "folders.toml").read_text(encoding="utf-8"))
 # A folder's own modules are imported by their names, from here and from children that get this path.
-sys.path += [str(HERE / folder) for folder in FOLDERS]
+sys.path += [str(HERE / folder) for folders in FOLDERS.values() for folder in folders]
 
 # Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
 LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
@@ -111,12 +76,11 @@ def pytest_pycollect_makemodule(module_path):
     """Mark a test file as its folder says."""
     module = yield
     folder = module_path.relative_to(HERE).parts[0]
-    if folder not in FOLDERS:
-        names = ", ".join(FOLDERS)
+    if folder not in FOLDERS["every"] | FOLDERS["newest"]:
         raise pytest.Collector.CollectError(
-            f"{module_path}: in none of the folders in {__file__} ({names}), which say on what it runs"
+            f"{module_path}: in none of the folders of {HERE / 'folders.toml'}, which says on what it runs"
         )
-    if FOLDERS[folder][0] == NEWEST:
+    if folder in FOLDERS["newest"]:
         module.add_marker(pytest.mark.newest)
     return module
 

@@ -55,6 +55,12 @@ IMPORTED_AS = {"ipython": "IPython", "opentelemetry-sdk": "opentelemetry"}
 ALWAYS = ("pytest", "pytest-timeout")
 
 
+def folders_for_every() -> list[Path]:
+    """Return the folders of tests that run on every CPython."""
+    with open(TESTS / "folders.toml", "rb") as file:
+        return [TESTS / name for name in tomllib.load(file)["every"]]
+
+
 def texts_of(files: Iterable[Path], tests: Path) -> str:
     """Return the text of test files, and of the modules in folders of `tests` that they import."""
     known: dict[Path, str] = {}

@@ -85,11 +85,13 @@ def main(arguments: list[str]) -> int:
     else:
         # What failed in an earlier run of ./dev is not to be run again after this one.
         shell.remove(*(shell.BUILD / f"pytest_cache-{name}{half}" for half in ("", "-0", "-1")))
+    files: list[Path] = []
     if part == "files":
         files = [path for path in (Path(word.partition("::")[0]) for word in rest) if path.exists()]
-        environments.ensure(python, "build run test", files=files)
-    else:
-        environments.ensure(python, "build run test", f"-Dwerror={werror}")
+    elif part in CHOSEN:
+        files = environments.folders_for_every()
+    options = [] if part == "files" else [f"-Dwerror={werror}"]
+    environments.ensure(python, "build run test", *options, files=files)
     if part in CHOSEN:
         rest = ["-m", CHOSEN[part], *rest]
         if not os.environ.get(LONG):
@@ -99,7 +101,7 @@ def main(arguments: list[str]) -> int:
     else:
         # From elsewhere: here, eventprof/ could be taken for the package.
         away = shell.anew(shell.BUILD / f"away-{name}")
-        where = [] if part == "files" else [str(TESTS)]
-        command = pytest_on(python, name, turn, [*rest, *where])
+        where = [] if part == "files" else files
+        command = pytest_on(python, name, turn, [*rest, *map(str, where)])
         status = shell.run(command, null=True, folder=away)
     return status if status >= 0 else 128 - status

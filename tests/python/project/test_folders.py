@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+TESTS = Path(__file__).parents[1]
 
 
 def collected(folder, *arguments):
     """Return what pytest says of the test files in a folder that has our conftest.py."""
-    (folder / "conftest.py").write_text(CONFTEST.read_text(encoding="utf-8"), encoding="utf-8")
+    for name in ("conftest.py", "folders.toml"):
+        shutil.copy(TESTS / name, folder)
     (folder / "pytest.ini").write_text(
-        f"[pytest]\nmarkers = newest: once\npythonpath = {CONFTEST.parent / 'helpers'}\n"
+        f"[pytest]\nmarkers = newest: once\npythonpath = {TESTS / 'helpers'}\n"
     )
     command = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(
@@ -39,4 +41,4 @@ def test_a_file_in_no_folder_is_an_error(tmp_path):
 
     found = collected(tmp_path)
 
-    assert "elsewhere/test_a.py: in none of the folders in" in found and "1 error" in found
+    assert "elsewhere/test_a.py: in none of the folders of" in found and "1 error" in found
