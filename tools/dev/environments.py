@@ -16,7 +16,7 @@ from dev import shell
 from dev.packages import Packages
 from dev.pythons import Python, is_tested
 
-# No bytecode ahead: that took 80 s for the 9,400 modules of an environment, of which few are imported.
+# No bytecode ahead: it took 80 s for the 9,400 modules of an environment, and few are imported.
 PIP = ("-m", "pip", "install", "-q", "--progress-bar", "off", "--no-compile")
 #: The files and folders from which the package is built.
 SOURCES = ("meson.build", "meson.options", "pyproject.toml", "README.rst", "eventprof", "python")
