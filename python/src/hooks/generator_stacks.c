@@ -23,8 +23,8 @@ is_running_generator(const _PyCFrame *run)
            (ep_frame *)run->previous->current_frame == ep_frame_previous(current);
 }
 
-/* Only in the innermost frame of a run may `stacktop` be wrong: the frames below it had theirs set when they
- * made their call. */
+/* Only in the innermost frame of a run may `stacktop` be wrong: the frames below it had theirs set when
+ * they made their call. */
 static void
 mend_run(const _PyCFrame *run)
 {

@@ -622,6 +622,16 @@ def test_displaced_says_alloc_while_another_tool_sits_on_our_hook():
 # ---- Line tools ------------------------------------------------------------------------------------------------------
 
 
+def without_waits_for_starts(events):
+    """Leave out how a thread waits until the one that it starts runs, which it may do already."""
+    waits = False
+    for word, name, caller, line in events:
+        waits = waits or (word, name, caller) == ("call", "Event.wait", "Thread.start")
+        if not waits:
+            yield word, name, caller, line
+        waits = waits and (word, name) != ("return", "Event.wait")
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("tool", [Coverage, SetTrace])
 def test_nasty_program_under_a_line_tool(tool, backend):
@@ -646,10 +656,10 @@ def test_nasty_program_under_a_line_tool(tool, backend):
         ]
         # From nasty's first part on; how run() is called differs.
         names = [event[1] for event in events]
-        return events[names.index("operators") :]
+        return list(without_waits_for_starts(events[names.index("operators") :]))
 
     ours, theirs = of_run(plain), of_run(traced)
-    for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         assert a == b, (i, ours[i - 3 : i + 3], theirs[i - 3 : i + 3])
 
 
