@@ -18,6 +18,7 @@
 #define EP_COUNT_H
 
 #include "clock.h"
+#include "mutex.h"
 #include "pairing.h"
 #include "types.h"
 
@@ -93,7 +94,7 @@ typedef struct ep_count_view {
     uint64_t lost;            /* calls and blocks that found no memory to be counted in */
     uint64_t unmatched;       /* ends without an open call */
     bool begun;               /* the source has pushed the calls that were open at the start */
-    /* under ep_count_mutex (count_parts.h) */
+    /* under ep_count_mutex */
     ep_counter *counter;
     struct ep_count_thread *thread;    /* NULL: it ended */
     uint64_t stop_ticks;      /* on the clock of its frames; valid once the counter stopped */
@@ -144,6 +145,10 @@ extern _Thread_local ep_count_thread *ep_count_current __attribute__((tls_model(
 
 /* Changes with the set of running counters and with their options; never 0. */
 extern EP_HIDDEN _Atomic uint64_t ep_count_generation;
+
+/* Protects the counters' lists of views, the running counters, and threads that come and go. Cold paths
+ * only; nothing but the C library is called under it. Declared for a test that forks while it is held. */
+extern EP_HIDDEN ep_mutex ep_count_mutex;
 
 /* Once a process. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_count_init(void);

@@ -1,5 +1,5 @@
 /* Counting: views, slots, calls that do not nest, threads that come and go, reading. */
-#include "count_parts.h"
+#include "count.h"
 
 #include <sched.h>
 #include <string.h>
