@@ -1,5 +1,8 @@
 /* Shared by the files of the tree; other files include tree.h only. Functions that run for each event are
- * inline. */
+ * inline.
+ * Each file answers a question of its own: what an event does (tree.c), how nodes and leaves are found and
+ * made (tree_nodes.c), which are folded (tree_bound.c), what ends with a process (tree_endings.c), and what
+ * that is by function (by_function.c). All work on the same rows, so they share how a row is found. */
 #ifndef EP_TREE_PARTS_H
 #define EP_TREE_PARTS_H
 

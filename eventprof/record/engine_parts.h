@@ -1,5 +1,7 @@
 /* Shared by the files of the engine: its state, and the functions that they call in each other. Other code
- * includes engine.h, the interface. */
+ * includes engine.h, the interface.
+ * Each file answers a question of its own (README.md); the header is one, because the state is one, under
+ * one lock, and all of them change it. */
 #ifndef EP_ENGINE_PARTS_H
 #define EP_ENGINE_PARTS_H
 

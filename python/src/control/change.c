@@ -1,5 +1,4 @@
-/* Changes of hooks: one thread at a time installs and removes hooks, and others wait. */
-#include "control_parts.h"
+#include "change.h"
 
 #include "audit.h"
 #include "source.h"

@@ -2,7 +2,7 @@
  *
  * start() and stop() are those of recorders (startable.c). The package's Counter adds
  * options and tables. */
-#include "control_parts.h"
+#include "change.h"
 
 #include <string.h>
 

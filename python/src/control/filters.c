@@ -1,5 +1,5 @@
 /* Passes the filters of the running recorders to the hooks: for calls (the gate) and for audit events. */
-#include "control_parts.h"
+#include "recorder_object.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * start() and stop() are C (startable.c), so that the window begins and ends inside one function of ours
  * and none of our frames is in it. The package's Recorder adds options, errors and traces. */
-#include "control_parts.h"
+#include "recorder_object.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Chooses the sources that record what the running recorders want. */
-#include "control_parts.h"
+#include "recorder_object.h"
 
 #include "footprint.h"
 #include "source.h"

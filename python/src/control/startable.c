@@ -1,7 +1,7 @@
 /* start(), stop(), `with` and the finalizer of recorders and counters. */
 #include "startable.h"
 
-#include "control_parts.h"
+#include "change.h"
 #include "intern.h"
 
 /* The change is this thread's. Fails: -1, exception set. */

@@ -9,7 +9,7 @@
 
 typedef struct ep_py_startable ep_py_startable;
 
-/* What differs between the two. `start` and `stop` run within the change (control.h). */
+/* What differs between the two. `start` and `stop` run within the change (change.h). */
 typedef struct ep_py_startable_functions {
     const char *noun;                        /* for messages */
     bool (*runs)(const ep_py_startable *self);

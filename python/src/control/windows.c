@@ -1,5 +1,5 @@
 /* A window begins and ends: start() and stop(), at exit, and in a forked child. */
-#include "control_parts.h"
+#include "recorder_object.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* Shared by the files of intern/. Other code includes intern.h, the interface. */
+/* Shared by the files of intern/. Other code includes intern.h, the interface.
+ * Each file answers a question of its own (README.md), and most of its functions are in intern.h; the few
+ * here are what one file asks another, too few for a header each. */
 #ifndef EP_INTERN_PARTS_H
 #define EP_INTERN_PARTS_H
 
