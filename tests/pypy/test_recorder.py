@@ -10,6 +10,7 @@ import pytest
 
 import eventprof
 from eventprof._pypy import log
+from eventprof.base.quantities import LEAST_BUFFER
 
 QUIET = {"jit": False, "gc": False}
 
@@ -217,6 +218,10 @@ def test_a_thread_that_goes_on_after_the_stop_loses_the_hook():
 # ---- Room ----------------------------------------------------------------------------------------
 
 
+#: Events of the smallest buffer.
+ROOM = LEAST_BUFFER // log.EVENT_BYTES
+
+
 def calls_of_one(n):
     def one():
         pass
@@ -228,14 +233,14 @@ def calls_of_one(n):
 @pytest.mark.parametrize("count", [100, 4096, 30_011])
 @pytest.mark.parametrize("on_full", ["overwrite", "stop", "grow"])
 def test_every_event_is_there_or_counted(on_full, count):
-    with eventprof.record(buffer=3 * log.CHUNK * log.EVENT_BYTES, on_full=on_full, **QUIET) as rec:
+    with eventprof.record(buffer=LEAST_BUFFER, on_full=on_full, **QUIET) as rec:
         calls_of_one(count)
 
     trace = rec.trace
     emitted = {"call": count + 1, "return": count + 1, "c_call": 0}
     for word, expected in emitted.items():
         assert words(trace).count(word) + trace.loss.by_kind.get(word, 0) == expected
-    assert bool(trace.loss) == (on_full != "grow" and count > 3 * log.CHUNK)
+    assert bool(trace.loss) == (on_full != "grow" and 2 * count > ROOM)
     assert sum(trace.threads["lost"]) == trace.loss.total
     if trace.loss:
         assert trace.loss.reason == {"overwrite": "overwritten", "stop": "limit"}[on_full]
@@ -243,10 +248,10 @@ def test_every_event_is_there_or_counted(on_full, count):
 
 def test_what_was_overwritten_leaves_the_open_calls():
     def outer():
-        calls_of_one(3 * log.CHUNK)
+        calls_of_one(ROOM)
         return programs.fib(1)
 
-    with eventprof.record(buffer=1, **QUIET) as rec:
+    with eventprof.record(buffer=LEAST_BUFFER, **QUIET) as rec:
         outer()
 
     calls = list(rec.trace.calls)
@@ -257,9 +262,9 @@ def test_what_was_overwritten_leaves_the_open_calls():
 
 
 def test_stop_keeps_the_first_events():
-    with eventprof.record(buffer=1, on_full="stop", **QUIET) as rec:
+    with eventprof.record(buffer=LEAST_BUFFER, on_full="stop", **QUIET) as rec:
         programs.fib(1)
-        calls_of_one(3 * log.CHUNK)
+        calls_of_one(ROOM)
         programs.run(programs.asks(1))
 
     names = list(rec.trace.events["name"])
