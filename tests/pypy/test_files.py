@@ -13,6 +13,7 @@ import eventprof
 from eventprof import cli
 from eventprof._pypy import archive, decode, runtime, tables
 from eventprof._pypy.tables import Table
+from eventprof.tables.kinds import WORDS
 
 QUIET = {"jit": False, "gc": False}
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -93,7 +94,7 @@ def test_the_specification_reads_what_is_written(trace, tmp_path):
 
     known = reader().read(path)
 
-    kinds = {word: kind for kind, word in decode.WORDS.items()}
+    kinds = {word: kind for kind, word in WORDS.items()}
     names = [name[0] for name in known["names"]]
     sites = known["sites"]
     rows = [

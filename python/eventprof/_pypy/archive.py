@@ -12,6 +12,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from ..export._proto import varint
 from ..export.saving import write
 from . import decode
 from .core import VERSION
@@ -29,18 +30,14 @@ _NAME_BYTES = 63  # of a thread; the core's EP_THREAD_NAME_BYTES less the zero
 _U32 = (1 << 32) - 1
 _NAME_KINDS = ("python", "c", "type", "object", "user", "gc", "audit", "hpy")
 _FULL = {None: 0, "limit": 1, "memory": 2, "disk": 3}
-_OPENS = decode.OPENING
 
 
-def _varint(out: bytearray, value: int) -> None:
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
+def _numbers(*values: int) -> bytes:
+    return b"".join(map(varint, values))
 
 
-def _zigzag(out: bytearray, value: int) -> None:
-    _varint(out, value << 1 if value >= 0 else (-value << 1) - 1)
+def _zigzag(value: int) -> int:
+    return value << 1 if value >= 0 else (-value << 1) - 1
 
 
 def _text(text: str) -> bytes:
@@ -159,16 +156,12 @@ def pack(trace: Trace) -> list[bytes]:
     open_calls = []
     for row, thread in enumerate(data.threads):
         for kind, function, caller in thread.open:
-            item = bytearray()
-            _varint(item, row)
-            _varint(item, kind)
-            _varint(item, site(function, caller, -1, -1))
-            open_calls.append(bytes(item))
+            open_calls.append(_numbers(row, kind, site(function, caller, -1, -1)))
     ids = []
     for kind, function, caller, offset, line in zip(
         data.kinds, data.functions_of, data.callers, data.offsets, data.caller_lines, strict=True
     ):
-        opens = kind in _OPENS
+        opens = kind in decode.OPENING
         ids.append(site(function, caller, offset, line) if opens else name(function))
 
     strings: dict[str, int] = {}
@@ -179,27 +172,15 @@ def pack(trace: Trace) -> list[bytes]:
     name_items = []
     for function in names:
         one = data.functions[function]
-        item = bytearray()
-        for text in (one.name, one.module, one.file):
-            _varint(item, string(text))
-        _zigzag(item, -1 if one.line is None else one.line)
-        _varint(item, _NAME_KINDS.index(one.kind))
-        name_items.append(bytes(item))
-    site_items = []
-    for key in sites:
-        item = bytearray()
-        _varint(item, key[0])
-        _varint(item, key[1])
-        _zigzag(item, key[2])
-        _zigzag(item, key[3])
-        site_items.append(bytes(item))
-    string_items = []
-    for text in strings:
-        encoded = _text(text)
-        item = bytearray()
-        _varint(item, len(encoded))
-        string_items.append(bytes(item) + encoded)
-    writer.items(STRINGS, string_items)
+        texts = map(string, (one.name, one.module, one.file))
+        line = _zigzag(-1 if one.line is None else one.line)
+        name_items.append(_numbers(*texts, line, _NAME_KINDS.index(one.kind)))
+    site_items = [
+        _numbers(callee, caller, _zigzag(offset), _zigzag(line))
+        for callee, caller, offset, line in sites
+    ]
+    encoded = map(_text, strings)
+    writer.items(STRINGS, [varint(len(text)) + text for text in encoded])
     writer.items(NAMES, name_items)
     writer.items(SITES, site_items)
     writer.items(THREADS, [_thread(thread) for thread in data.threads])
@@ -212,39 +193,66 @@ def pack(trace: Trace) -> list[bytes]:
 
 
 def _thread(thread: decode.Thread) -> bytes:
-    item = bytearray()
     text = _text(thread.name or "")[:_NAME_BYTES]
     if thread.name:
         text = text.decode("utf-8", "ignore").encode()  # cut between characters
-    _varint(item, 1 | (2 if text else 0))
-    _varint(item, thread.number)
-    _varint(item, thread.native_id)
-    _varint(item, len(text))
-    item += text
-    _zigzag(item, thread.first or 0)
-    _zigzag(item, thread.last or 0)
+    item = _numbers(1 | (2 if text else 0), thread.number, thread.native_id, len(text)) + text
+    item += _numbers(_zigzag(thread.first or 0), _zigzag(thread.last or 0))
     for counts in (thread.recorded, thread.lost):
-        _varint(item, len(counts))
+        item += varint(len(counts))
         for kind, count in sorted(counts.items()):
-            _varint(item, kind)
-            _varint(item, count)
-    return bytes(item)
+            item += _numbers(kind, count)
+    return item
+
+
+class Context:
+    """What a section has of the events before one, by which writer and reader guess it."""
+
+    def __init__(self) -> None:
+        self._after_two, self._after_one = [0] * (1 << 16), [0] * (1 << 12)
+        self._history: dict[int, tuple[int, int]] = {}
+        self._stacks: dict[int, list[int]] = {}
+
+    def stack(self, thread: int) -> list[int]:
+        """Return the functions that are open on a thread, outermost first; to be changed."""
+        return self._stacks.setdefault(thread, [])
+
+    def guess(self, thread: int) -> tuple[int, int]:
+        """Return the symbols that followed the thread's last two symbols, and its last one."""
+        two, one = self._places(thread)
+        return self._after_two[two], self._after_one[one]
+
+    def note(self, thread: int, symbol: int) -> None:
+        """Take notice of the next symbol of a thread."""
+        two, one = self._places(thread)
+        self._after_two[two] = self._after_one[one] = symbol
+        self._history[thread] = symbol, self._history.get(thread, (0, 0))[0]
+
+    def _places(self, thread: int) -> tuple[int, int]:
+        before, before_that = self._history.get(thread, (0, 0))
+        hashed = before * 0x9E3779B1 & _U32
+        return (hashed ^ before_that * 0x85EBCA6B & _U32) >> 16, hashed >> 20
+
+
+def close(stack: list[int], function: int) -> None:
+    """End the innermost of the last eight calls that is of a function, and those in it."""
+    for depth in range(1, min(8, len(stack)) + 1):
+        if stack[-depth] == function:
+            del stack[-depth:]
+            return
 
 
 def _block(data: decode.Data, ids: list[int], callees: list[int], rows: range) -> bytes:
     threads, times, long_times = bytearray(), bytearray(), bytearray()
     kinds, numbers = bytearray(), bytearray()
-    after_two, after_one = [0] * (1 << 16), [0] * (1 << 12)
-    history: dict[int, tuple[int, int]] = {}
-    stacks: dict[int, list[int]] = {}
+    context = Context()
     before_time = data.times[rows[0]]
     run_thread, run = -1, 0
     for row in rows:
         thread = data.threads_of[row]
         if thread != run_thread:
             if run:
-                _varint(threads, run_thread)
-                _varint(threads, run)
+                threads += _numbers(run_thread, run)
             run_thread, run = thread, 0
         run += 1
         passed, before_time = data.times[row] - before_time, data.times[row]
@@ -255,34 +263,27 @@ def _block(data: decode.Data, ids: list[int], callees: list[int], rows: range) -
             long_times.append(passed - 192 & 255)
         else:
             times.append(255)
-            _varint(long_times, passed - 192 - (63 << 8))
+            long_times += varint(passed - 192 - (63 << 8))
         kind, number = data.kinds[row], ids[row]
-        stack = stacks.setdefault(thread, [])
-        if kind in _OPENS:
+        stack = context.stack(thread)
+        if kind in decode.OPENING:
             stack.append(callees[number])
         else:
             closed = number
             number = 0 if stack and stack[-1] == closed else closed + 1
-            for depth in range(1, min(8, len(stack)) + 1):
-                if stack[-depth] == closed:
-                    del stack[-depth:]
-                    break
+            close(stack, closed)
         symbol = kind | number << 6
-        before, before_that = history.get(thread, (0, 0))
-        one = (before * 0x9E3779B1 & _U32) >> 20
-        two = (before * 0x9E3779B1 & _U32 ^ before_that * 0x85EBCA6B & _U32) >> 16
-        if after_two[two] == symbol:
+        after_two, after_one = context.guess(thread)
+        if symbol == after_two:
             kinds.append(0)
-        elif after_one[one] == symbol:
+        elif symbol == after_one:
             kinds.append(1)
         else:
             kinds.append(2 * kind + (1 if number else 0))
             if number:
-                _varint(numbers, number)
-        after_two[two] = after_one[one] = symbol
-        history[thread] = symbol, before
-    _varint(threads, run_thread)
-    _varint(threads, run)
+                numbers += varint(number)
+        context.note(thread, symbol)
+    threads += _numbers(run_thread, run)
     streams = (threads, times, long_times, kinds, numbers, b"", b"", b"")
     head = struct.pack("<IIqq", len(rows), 0, data.times[rows[0]], before_time)
     lengths = struct.pack("<8I", *map(len, streams))

@@ -11,17 +11,14 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
+from ..tables.kinds import CALL_FLAGS, KINDS
 from . import log as logs
-from .log import C_CALL, C_EXCEPTION, CALL, KIND_BITS, KIND_MASK, RESUME, THROW, UNWIND, YIELD
+from .log import C_CALL, C_EXCEPTION, CALL, KIND_BITS, KIND_MASK, UNWIND, YIELD
 
-OPENING = frozenset((CALL, RESUME, THROW, C_CALL))
-#: The words of kinds. A Python call is ended by 2, 3 or 6, a builtin's by 8 or 9.
-WORDS = {
-    1: "call", 2: "return", 3: "yield", 4: "resume", 5: "throw", 6: "unwind", 7: "c_call",
-    8: "c_return", 9: "c_exception",
-}  # fmt: skip
+#: A Python call is ended by 2, 3 or 6, a builtin's by 8 or 9.
+OPENING = frozenset(kind for kind, *_, pairing, _, _ in KINDS if pairing == "opens")
 
-OPEN_AT_START, OPEN_AT_END, YIELDED, RAISED, END_UNSEEN, RECURSIVE = 1, 2, 4, 8, 16, 32
+OPEN_AT_START, OPEN_AT_END, YIELDED, RAISED, END_UNSEEN, RECURSIVE = CALL_FLAGS.values()
 
 
 class Function(NamedTuple):

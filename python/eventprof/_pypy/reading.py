@@ -9,12 +9,12 @@ import warnings
 import zlib
 from typing import Any
 
+from ..tables.kinds import WORDS
 from . import decode, log, runtime
 from .archive import (
     _FULL,
     _MAGIC,
     _NAME_KINDS,
-    _U32,
     EVENTS,
     INDEX,
     METADATA,
@@ -25,6 +25,8 @@ from .archive import (
     SITES,
     STRINGS,
     THREADS,
+    Context,
+    close,
 )  # fmt: skip
 from .core import FormatError, UnsupportedError
 from .trace import Trace
@@ -235,13 +237,11 @@ def _block(
         streams.append(_Bytes(raw[position : position + length], path))
         position += length
     threads, times, long_times, kinds, numbers = streams[:5]
-    after_two, after_one = [0] * (1 << 16), [0] * (1 << 12)
-    history: dict[int, tuple[int, int]] = {}
-    stacks: dict[int, list[int]] = {}
+    context = Context()
     row = 0
     while row < count:
         thread, run = threads.varint(), threads.varint()
-        stack = stacks.setdefault(thread, [])
+        stack = context.stack(thread)
         for _ in range(run):
             t = times.byte()
             if t < 192:
@@ -250,20 +250,16 @@ def _block(
                 time += 192 + ((t - 192) << 8) + long_times.byte()
             else:
                 time += 192 + (63 << 8) + long_times.varint()
-            before, before_that = history.get(thread, (0, 0))
-            one = (before * 0x9E3779B1 & _U32) >> 20
-            two = (before * 0x9E3779B1 & _U32 ^ before_that * 0x85EBCA6B & _U32) >> 16
             k = kinds.byte()
             if k < 2:
-                symbol = after_one[one] if k else after_two[two]
+                symbol = context.guess(thread)[k]
             else:
                 kind = (k - 2) // 2 + 1
                 number = numbers.varint() if k % 2 else 0
                 symbol = kind & 63 | number << 6 | kind >> 6 << 31
-            after_two[two] = after_one[one] = symbol
-            history[thread] = symbol, before
+            context.note(thread, symbol)
             kind, number = symbol & 63 | symbol >> 31 << 6, symbol >> 6 & 0x1FFFFFF
-            if kind not in decode.WORDS:
+            if kind not in WORDS:
                 raise UnsupportedError(
                     f"{path}: it has events of kind {kind}; open it with CPython"
                 )
@@ -273,10 +269,7 @@ def _block(
             else:
                 callee = number - 1 if number else stack[-1] if stack else 0
                 caller, offset, line = 0, -1, -1
-                for depth in range(1, min(8, len(stack)) + 1):
-                    if stack[-depth] == callee:
-                        del stack[-depth:]
-                        break
+                close(stack, callee)
             data.times.append(time)
             data.kinds.append(kind)
             data.threads_of.append(thread)

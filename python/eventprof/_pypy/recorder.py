@@ -12,12 +12,13 @@ from ..recording.events import OF_C_CALLS, OF_CALLS, numpy_choice
 from ..recording.options import Options, describe_run
 from ..recording.recorder import Recorder as SharedRecorder
 from ..recording.recorder import makes_recorders
+from ..tables.kinds import WORDS
 from . import decode
 from .core import missing
 from .trace import Trace
 
 _HOOKS = "its C interface has no hooks of the allocator, of monitoring or of references"
-_KINDS = {word: kind for kind, word in decode.WORDS.items()}
+_KINDS = {word: kind for kind, word in WORDS.items()}
 
 
 @makes_recorders

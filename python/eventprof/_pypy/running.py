@@ -6,12 +6,13 @@ and a program that is killed leaves none.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..base.output import check
+from ..recording.options import path_patterns
 from .recorder import Recorder, record
 
 
@@ -30,26 +31,17 @@ class FileRecorder(Recorder):
     @property
     def output(self) -> str:
         """The path, of this process: a forked child's has its number before the suffix."""
-        pattern = self._pattern
-        if os.getpid() != self._parent and "%p" not in re.findall("%.", pattern):
-            stem, suffix = os.path.splitext(pattern)
-            pattern = f"{stem}-%p{suffix}"
-        words = {"%p": str(os.getpid()), "%h": os.uname().nodename, "%%": "%"}
-        return re.sub("%[ph%]", lambda found: words[found[0]], pattern)
+        own, forked = map(os.fsdecode, path_patterns(self._pattern))
+        words = {"%p": str(os.getpid()), "%%": "%"}
+        pattern = own if os.getpid() == self._parent else forked
+        return re.sub("%[p%]", lambda found: words[found[0]], pattern)
 
     _parent = 0
 
     def start(self) -> None:
-        """Begin, unless the file is there already."""
+        """Begin, unless the file is there already or cannot be written."""
         self._parent = os.getpid()
-        path = self.output
-        if not self._force and os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        directory = os.path.dirname(path) or "."
-        if not os.path.isdir(directory):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if not os.access(directory, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        check(self.output, self._force)
         super().start()
 
     def stop(self) -> None:

@@ -5,27 +5,64 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import IO, Any
+from typing import IO, Any, cast
 
-from .. import _words
 from ..tables import TABLES
+from ..tables.facts import Facts, in_one_line
+from ..tables.kinds import CALL_FLAGS, WORDS
 from ..tables.loss import Loss
 from . import decode, runtime
 from .core import missing
-from .decode import WORDS
 from .tables import Column, Table
-
-CALL_FLAGS = {
-    "open_at_start": 1, "open_at_end": 2, "yielded": 4, "raised": 8, "end_unseen": 16,
-    "recursive": 32,
-}  # fmt: skip
 
 
 def _opt(values: list[int]) -> list[int | None]:
     return [None if value < 0 else value for value in values]
 
 
-class Trace:
+class _Core:
+    """What `Facts` asks of the extension's part of a trace."""
+
+    def __init__(self, data: decode.Data) -> None:
+        self._data = data
+
+    @cached_property
+    def pairs(self) -> decode.Calls:
+        """The calls."""
+        return decode.pair(self._data)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts that do not depend on the calls."""
+        data = self._data
+        return {
+            "duration_ns": data.duration,
+            "start_monotonic_ns": data.start.monotonic_ns,
+            "start_realtime_ns": data.start.realtime_ns,
+            "clock_frequency_hz": data.frequency_hz,
+            "full": data.full,
+            "damaged_chunks": data.damaged,
+            "filtered": data.filtered,
+            "functions_off": 0,
+            "deep_calls": 0,
+            "short_calls": 0,
+            "kinds": data.kinds_asked,
+            "events": len(data.times) + len(data.notes),
+        }
+
+    def threads(self) -> list[tuple[Any, ...]]:
+        """Return name, native id, first and last time, counts of recorded and lost of each."""
+        return [
+            (one.name, one.native_id, one.first, one.last, one.recorded, one.lost)
+            for one in self._data.threads
+        ]
+
+    def pairing(self) -> dict[str, int]:
+        """Return what could not be paired."""
+        calls = self.pairs
+        return {"unmatched_ends": calls.unmatched_ends, "ends_unseen": calls.ends_unseen}
+
+
+class Trace(Facts):
     """What one window recorded, as tables; each is computed when first asked for.
 
     Made by `Recorder.trace`, `Recorder.snapshot` and `eventprof.open`.
@@ -49,67 +86,39 @@ class Trace:
         stats: runtime.Stats | None = None,
         file: Mapping[str, Any] | None = None,
     ) -> None:
+        self._made = _Core(data)
+        # In the place of the extension's part.
+        super().__init__(
+            cast(Any, self._made), metadata, None if file is None else lambda: {**file}
+        )
         self._data = data
-        self._recorder_metadata = dict(metadata)
         self._stats = stats
-        self.file = None if file is None else dict(file)
 
     # ---- Facts -----------------------------------------------------------------------------------
-
-    @property
-    def duration(self) -> int:
-        """How long the window was, in ns; to where the buffer was full, if it ended there."""
-        return self._data.duration
 
     @cached_property
     def loss(self) -> Loss:
         """The events that found no room: by kind and by thread; false if there are none."""
-        by_kind: dict[str, int] = {}
-        by_thread: dict[int, int] = {}
-        for row, thread in enumerate(self._data.threads):
-            for kind, count in thread.lost.items():
-                by_kind[WORDS[kind]] = by_kind.get(WORDS[kind], 0) + count
-            if thread.lost:
-                by_thread[row] = sum(thread.lost.values())
-        if self._data.notes_lost:
-            by_kind["jit or gc"] = self._data.notes_lost
-        return Loss(by_kind, by_thread, self._data.full if by_kind else None)
+        lost, of_interpreter = super().loss, self._data.notes_lost
+        if not of_interpreter:
+            return lost
+        return Loss(lost.by_kind | {"jit or gc": of_interpreter}, lost.by_thread, lost.reason)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """What is known of the run: as on CPython, and ``jit``, the compiler's counters."""
-        data = self._data
-        return {
-            "start_ns": data.start.realtime_ns,
-            "start_monotonic_ns": data.start.monotonic_ns,
-            "duration_ns": data.duration,
-            "clock_frequency_hz": data.frequency_hz,
-            "damaged_chunks": data.damaged,
-            "jit": None if self._stats is None else self._stats._asdict(),
-            **self._recorder_metadata,
-        }
+        return {"jit": None if self._stats is None else self._stats._asdict(), **super().metadata}
 
     @property
     def stats(self) -> runtime.Stats | None:
         """What the compiler counted in the window; null if it had traced nothing until its end."""
         return self._stats
 
-    @property
-    def pairing(self) -> dict[str, int]:
-        """What could not be paired: ``unmatched_ends`` and ``ends_unseen``."""
-        calls = self._pairs
-        return {"unmatched_ends": calls.unmatched_ends, "ends_unseen": calls.ends_unseen}
-
     # ---- Tables ----------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def _pairs(self) -> decode.Calls:
-        return decode.pair(self._data)
-
-    def _title(self, name: str) -> str:
-        if not self.loss:
-            return name
-        return f"{name} (with loss: {self.loss.total:,} events are missing)"
+        return self._made.pairs
 
     def _names(self, functions: list[int]) -> list[str | None]:
         names = [one.name for one in self._data.functions]
@@ -459,12 +468,7 @@ class Trace:
         save(self, path, force)
 
     def __repr__(self) -> str:
-        lost = f", {self.loss.total:,} lost" if self.loss else ""
-        return (
-            f"<eventprof.Trace: {_words.plural(len(self._merged), 'event')} of "
-            f"{_words.plural(len(self._data.threads), 'thread')} in "
-            f"{_words.show_ns(self.duration)}{lost}>"
-        )
+        return in_one_line(self)
 
     def __str__(self) -> str:
         from .report import text
