@@ -403,8 +403,17 @@ def statistics(data: Data, calls: Calls) -> dict[str, list[Any]]:
     sums["mean"] = [sum(one) / len(one) if one else None for one in whole]
     sums["min"] = [one[0] if one else None for one in whole]
     sums["max"] = [one[-1] if one else None for one in whole]
-    for percent in (50, 95, 99):  # nearest rank
-        sums[f"p{percent}"] = [
-            one[(len(one) * percent + 99) // 100 - 1] if one else None for one in whole
-        ]
+    for percent in (50, 95, 99):
+        sums[f"p{percent}"] = [_percentile(one, percent) if one else None for one in whole]
     return sums
+
+
+def _percentile(lengths: list[int], percent: int) -> int:
+    """Return the middle of the bin of a percentile, as the C core does (length_bin() in C).
+
+    A bin is a 64th of a power of two wide.
+    """
+    exact = lengths[(len(lengths) * percent + 99) // 100 - 1]
+    bits = max(exact.bit_length() - 7, 0)
+    middle = (exact >> bits << bits) + ((1 << bits) - 1) // 2
+    return min(max(middle, lengths[0]), lengths[-1])
