@@ -179,22 +179,22 @@ ep_os_note_process(void)
 #define PAGE_BYTES 4096
 
 static void *
-map_aligned(size_t bytes, size_t alignment)
+map_huge(size_t bytes)
 {
     char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED || ((uintptr_t)at & (alignment - 1)) == 0) {
+    if (at == MAP_FAILED || ((uintptr_t)at & (HUGE_BYTES - 1)) == 0) {
         return at != MAP_FAILED ? at : NULL;    /* since Linux 6.7 always */
     }
     (void)munmap(at, bytes);
-    at = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    at = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) {
         return NULL;
     }
-    size_t before = -(uintptr_t)at & (alignment - 1);
+    size_t before = -(uintptr_t)at & (HUGE_BYTES - 1);
     if (before > 0) {
         (void)munmap(at, before);
     }
-    (void)munmap(at + before + bytes, alignment - before);
+    (void)munmap(at + before + bytes, HUGE_BYTES - before);
     return at + before;
 }
 
@@ -204,7 +204,7 @@ ep_os_map_touched(size_t bytes)
     if (ep_fault_now()) {
         return NULL;
     }
-    char *at = map_aligned(bytes, HUGE_BYTES);
+    char *at = map_huge(bytes);
     if (at == NULL) {
         return NULL;
     }

@@ -350,8 +350,9 @@ close_all(ep_count_view *view, uint64_t ticks)
     }
 }
 
-bool
-ep_count_grow(ep_count_view *view)
+/* Room for one more frame. */
+static EP_COLD bool
+grow(ep_count_view *view)
 {
     size_t used = (size_t)(view->top - view->frames), capacity = (size_t)(view->limit - view->frames);
     ep_count_frame *frames = ep_realloc(view->frames, capacity * 2, sizeof *frames);
@@ -368,7 +369,7 @@ ep_count_grow(ep_count_view *view)
 static bool
 has_room(ep_count_view *view)
 {
-    return view->top + 1 < view->limit || ep_count_grow(view);
+    return view->top + 1 < view->limit || grow(view);
 }
 
 bool

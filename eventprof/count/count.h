@@ -254,9 +254,6 @@ ep_count_known_at(ep_count_view *view, uintptr_t key)
     return &view->known[key >> 4 & (EP_COUNT_KNOWN - 1)];
 }
 
-/* Room for one more frame. */
-EP_COLD bool ep_count_grow(ep_count_view *view);
-
 /* HOT. Puts a call on the stack; `limit` was looked at. */
 static inline void
 ep_count_push(ep_count_view *view, ep_count_slot *slot, uintptr_t key, uint64_t ticks)

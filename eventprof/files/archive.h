@@ -45,7 +45,6 @@ typedef struct ep_archive_info {
     uint64_t events;           /* events that can be read, as far as is known */
     uint64_t events_written;   /* events that the trace had */
     uint64_t damaged;          /* parts that cannot be read; more may be found when the events are loaded */
-    uint64_t damage_offset;    /* of the first */
     uint64_t unknown_events;   /* events left out, because this version does not know their kinds, */
     char unknown_words[160];   /* and the words of these kinds in the file */
     char damage[160];          /* "block 7 at offset 12345: ..."; "": there is none */

@@ -99,7 +99,6 @@ static void
 note_damage(ep_archive *a, const char *part, uint64_t number, uint64_t offset, const char *why)
 {
     if (a->info.damaged++ == 0) {
-        a->info.damage_offset = offset;
         snprintf(a->info.damage, sizeof a->info.damage, "%s %" PRIu64 " at offset %" PRIu64 ": %s",
                  part, number, offset, why);
     }

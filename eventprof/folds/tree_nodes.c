@@ -76,7 +76,7 @@ ep_tree_place_of_new_site(ep_tree *tree, uint32_t site)
 }
 
 void
-ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls)
+ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin)
 {
     unsigned shift = bin < 2 * EP_TREE_LENGTH_PARTS ? 0 : bin / EP_TREE_LENGTH_PARTS - 1;
     uint64_t part = bin - (uint64_t)shift * EP_TREE_LENGTH_PARTS;
@@ -90,7 +90,7 @@ ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls
     tree->lengths[tree->length_count++] = (ep_tree_length){
         .low_ns = (int64_t)(part << shift),
         .high_ns = (int64_t)(((part + 1) << shift) - 1),
-        .calls = calls,
+        .calls = 1,
         .function = function,
         .bin = bin,
     };
@@ -123,8 +123,9 @@ ep_tree_add_threads(ep_tree *tree)
     return status;
 }
 
-uint32_t
-ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
+/* Appends a leaf that the node has not yet. Fails: 0. */
+static EP_COLD uint32_t
+add_leaf(ep_tree *tree, uint32_t node, uint32_t place)
 {
     if (tree->leaf_count >= UINT32_MAX - 1 ||
         !ep_grow_raw((void **)&tree->leaves, &tree->leaf_capacity, tree->leaf_count + 1,
@@ -177,7 +178,7 @@ find_leaf(ep_tree *tree, uint32_t node, uint32_t site)
     if (index != 0) {
         return index - 1;
     }
-    return ep_tree_add_leaf(tree, node, place);
+    return add_leaf(tree, node, place);
 }
 
 uint32_t

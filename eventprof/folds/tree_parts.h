@@ -129,7 +129,7 @@ length_bin(uint64_t ns)
 }
 _Static_assert(EP_TREE_LENGTH_PARTS == 1 << 6, "see length_bin()");
 
-EP_COLD void ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin, uint64_t calls);
+EP_COLD void ep_tree_new_length(ep_tree *tree, int32_t function, uint32_t bin);
 
 static inline void
 note_length(ep_tree *tree, int32_t function, int64_t ns)
@@ -139,7 +139,7 @@ note_length(ep_tree *tree, int32_t function, int64_t ns)
     if (EP_LIKELY(index != 0)) {
         tree->lengths[index - 1].calls++;
     } else {
-        ep_tree_new_length(tree, function, bin, 1);
+        ep_tree_new_length(tree, function, bin);
     }
 }
 
@@ -193,9 +193,6 @@ child_of_site(ep_tree *tree, uint32_t parent, uint32_t site)
 
 /* As leaf_of(), and makes the entry the leaf's. Its origin is not known. */
 uint32_t ep_tree_find_leaf(ep_tree *tree, ep_tree_known_leaf *known, uint32_t node, uint32_t site);
-
-/* Appends a leaf that the node has not yet. Fails: 0. */
-EP_COLD uint32_t ep_tree_add_leaf(ep_tree *tree, uint32_t node, uint32_t place);
 
 /* Where the leaf of a node and a site is kept. A line often has blocks of two allocators in turns (the list
  * and its items), so each has an entry. */

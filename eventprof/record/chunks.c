@@ -24,6 +24,19 @@ class_of(size_t bytes)
     return (unsigned)(63 - __builtin_clzll(bytes / EP_CHUNK_BYTES_MIN));
 }
 
+static EP_ENGINE_LOCKED void
+unmap_chunk(ep_chunk *chunk)
+{
+    ep_os_unmap(chunk->header, chunk->bytes);
+    if (chunk->file == NULL) {
+        ep_engine.chunks_mapped -= 1;
+        ep_engine.bytes_mapped -= chunk->bytes;
+    }
+    ep_file_release(chunk->file);
+    ep_file_recorder_forget_copy(chunk);
+    free(chunk);
+}
+
 /* ---- Sealed and released --------------------------------------------------------------------- */
 
 void
@@ -40,7 +53,7 @@ ep_chunk_release(ep_chunk *chunk)
         return;    /* its owner still writes it, and will seal it */
     }
     if (chunk->packed || (chunk->file != NULL && !is_file_in_use(chunk->file))) {
-        ep_chunk_unmap(chunk);    /* that file is finished, and does not change any more */
+        unmap_chunk(chunk);    /* that file is finished, and does not change any more */
         return;
     }
     ep_chunk **list =
@@ -171,19 +184,6 @@ map_chunk(size_t bytes, ep_recorder *file_recorder)
     return chunk;
 }
 
-void
-ep_chunk_unmap(ep_chunk *chunk)
-{
-    ep_os_unmap(chunk->header, chunk->bytes);
-    if (chunk->file == NULL) {
-        ep_engine.chunks_mapped -= 1;
-        ep_engine.bytes_mapped -= chunk->bytes;
-    }
-    ep_file_release(chunk->file);
-    ep_file_recorder_forget_copy(chunk);
-    free(chunk);
-}
-
 /* Returns: NULL if there is none of that size. */
 static EP_ENGINE_LOCKED ep_chunk *
 pop_free_chunk(unsigned class)
@@ -227,7 +227,7 @@ ep_chunks_trim(size_t spare_bytes)
     for (unsigned class = EP_CHUNK_CLASS_COUNT; class --> 0;) {
         ep_chunk *chunk;
         while (ep_engine.bytes_free > spare_bytes && (chunk = pop_free_chunk(class)) != NULL) {
-            ep_chunk_unmap(chunk);
+            unmap_chunk(chunk);
         }
     }
 }
@@ -238,7 +238,7 @@ ep_chunks_unmap_slots(void)
     for (unsigned class = 0; class < EP_CHUNK_CLASS_COUNT; class ++) {
         ep_chunk *chunk;
         while ((chunk = pop_free_slot(class)) != NULL) {
-            ep_chunk_unmap(chunk);
+            unmap_chunk(chunk);
         }
     }
     ep_engine.slot_bytes = 0;

@@ -118,7 +118,7 @@ void ep_recorder_init(ep_recorder *recorder, const ep_recorder_options *options)
 /* Makes the next window that of a log file (file.h): its chunks are slots of the file, limits and
  * policies are the same. Steals the reference. Only before a start. While another recorder with a file
  * runs, chunks are memory or slots of that file, and this recorder's file is written at its stop. */
-void ep_recorder_set_file(ep_recorder *recorder, ep_file *file, uint32_t only_thread);
+void ep_recorder_set_file(ep_recorder *recorder, ep_file *file);
 
 /* Fails: EP_STATE (it runs or ran already), EP_NOMEM, EP_UNSUPPORTED (the clock); then nothing has
  * changed. */

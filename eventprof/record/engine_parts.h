@@ -92,8 +92,6 @@ void ep_chunks_leave(void) EP_ENGINE_LOCKED;
  * keep. */
 void ep_chunks_leave_large(size_t bytes) EP_ENGINE_LOCKED;
 
-void ep_chunk_unmap(ep_chunk *chunk) EP_ENGINE_LOCKED;
-
 /* Unmaps free chunks of memory until no more than these bytes are kept. */
 void ep_chunks_trim(size_t spare_bytes) EP_ENGINE_LOCKED;
 

@@ -20,11 +20,10 @@ ep_recorder_init(ep_recorder *recorder, const ep_recorder_options *options)
 }
 
 void
-ep_recorder_set_file(ep_recorder *recorder, ep_file *file, uint32_t only_thread)
+ep_recorder_set_file(ep_recorder *recorder, ep_file *file)
 {
     ep_file_release(recorder->file);
     recorder->file = file;
-    recorder->file_thread = only_thread;
 }
 
 static void

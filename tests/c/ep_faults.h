@@ -232,7 +232,7 @@ begin(ep_on_full on_full, const char *path)
     ck_assert_int_eq(ep_file_create(&file_options, &file, NULL), EP_OK);
     ck_assert_int_eq(ep_file_put_in_place(file, NULL), EP_OK);
     ep_recorder_init(&recorder, &options);
-    ep_recorder_set_file(&recorder, file, 0);
+    ep_recorder_set_file(&recorder, file);
     ck_assert_int_eq(ep_recorder_start(&recorder, NULL), EP_OK);
     atomic_store(&shared->started, true);
 }

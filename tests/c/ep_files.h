@@ -112,7 +112,7 @@ start(ep_recorder *recorder, const char *path, uint64_t chunks, ep_on_full on_fu
                                    .clock = EP_CLOCK_INJECTED};
     ep_error error = {.text = ""};
     ep_recorder_init(recorder, &options);
-    ep_recorder_set_file(recorder, create(path), 0);
+    ep_recorder_set_file(recorder, create(path));
     ck_assert_msg(ep_recorder_start(recorder, &error) == EP_OK, "%s", error.text);
 }
 

@@ -359,7 +359,7 @@ START_TEST(what_fails_on_the_writing_side_fails_cleanly)
             failed_starts += 1;
             continue;
         }
-        ep_recorder_set_file(&recorder, file, 0);
+        ep_recorder_set_file(&recorder, file);
         status = ep_recorder_start(&recorder, NULL);
         if (status == EP_OK) {
             emit(&random, 150000);

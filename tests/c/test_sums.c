@@ -159,7 +159,7 @@ record_all(ep_on_full on_full, uint64_t chunks, const char *path)
         ep_file *file;
         ck_assert_int_eq(ep_file_create(&file_options, &file, NULL), EP_OK);
         ck_assert_int_eq(ep_file_put_in_place(file, NULL), EP_OK);
-        ep_recorder_set_file(&recorder, file, 0);
+        ep_recorder_set_file(&recorder, file);
     }
     ck_assert_int_eq(ep_recorder_start(&recorder, NULL), EP_OK);
     atomic_store(&running, THREADS);

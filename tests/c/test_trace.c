@@ -90,7 +90,7 @@ record(void)
                                    .clock = EP_CLOCK_INJECTED};
     ep_recorder recorder;
     ep_recorder_init(&recorder, &options);
-    ep_recorder_set_file(&recorder, file, 0);
+    ep_recorder_set_file(&recorder, file);
     ck_assert_msg(ep_recorder_start(&recorder, &error) == EP_OK, "%s", error.text);
     run();
     ep_model_stop(&recorder);

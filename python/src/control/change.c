@@ -5,6 +5,14 @@
 
 struct ep_py_change ep_py_change;
 
+/* Whether a change is under way on this thread. */
+static bool
+is_here(void)
+{
+    return atomic_load_explicit(&ep_py_change.holder, memory_order_relaxed) ==
+           PyThread_get_thread_ident();
+}
+
 int
 ep_py_recorders_init(void)
 {
@@ -12,21 +20,14 @@ ep_py_recorders_init(void)
         PyErr_NoMemory();
         return -1;
     }
-    ep_py_audit_ask_of_changes(ep_py_change_is_here);
+    ep_py_audit_ask_of_changes(is_here);
     return 0;
-}
-
-bool
-ep_py_change_is_here(void)
-{
-    return atomic_load_explicit(&ep_py_change.holder, memory_order_relaxed) ==
-           PyThread_get_thread_ident();
 }
 
 void
 ep_py_change_take(void)
 {
-    if (!ep_py_change_is_here()) {
+    if (!is_here()) {
         PyLockStatus status = PyThread_acquire_lock_timed(ep_py_change.lock, 0, 0);
         /* At the end of the interpreter other threads are stopped, and one of them may hold the lock for
          * ever. */
@@ -63,7 +64,7 @@ ep_py_change_end(void)
 bool
 ep_py_change_begin_unless_within(void)
 {
-    bool can = !ep_py_change_is_here();
+    bool can = !is_here();
     if (can) {
         ep_py_change_begin();
     }
@@ -101,10 +102,10 @@ ep_py_change_after_fork(bool child)
         ep_py_alone_after_fork_in_child();
     }
     /* Not if the extension was imported between the two handlers: then the change is another thread's. */
-    if (EP_GIL_DISABLED && ep_py_change_is_here()) {
+    if (EP_GIL_DISABLED && is_here()) {
         ep_py_change_end();
     }
-    if (!child || ep_py_change_is_here()) {
+    if (!child || is_here()) {
         return false;
     }
     /* The thread that holds the lock, and those that wait for it, do not exist in the child. */

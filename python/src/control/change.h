@@ -20,9 +20,6 @@ struct ep_py_change {
 
 extern EP_HIDDEN struct ep_py_change ep_py_change;
 
-/* Whether a change is under way on this thread. */
-bool ep_py_change_is_here(void);
-
 /* Around installing and removing hooks: one thread at a time. A thread may begin a change within its own
  * change; the outermost end lets the next thread in. */
 void ep_py_change_begin(void);

@@ -39,7 +39,7 @@ static bool unsettled;    /* a counter was stopped during a change of hooks */
 
 /* Adjusts the hooks to the running counters. Fails: -1, exception set. */
 static int
-adjust_hooks(bool again)
+adjust_hooks(void)
 {
     bool calls = false, c_calls = false;
     unsigned domains = 0;
@@ -50,7 +50,7 @@ adjust_hooks(bool again)
     }
     int status = ep_py_alloc_count(domains);
     if (status == 0) {
-        status = ep_py_monitoring_available() ? ep_py_count_monitor(calls, c_calls, again)
+        status = ep_py_monitoring_available() ? ep_py_count_monitor(calls, c_calls)
                                               : ep_py_profile_count(calls, c_calls);
     }
     return status;
@@ -62,7 +62,7 @@ ep_py_counters_settle(void)
     while (unsettled) {
         unsettled = false;
         ep_py_exception saved = ep_py_exception_save();
-        (void)adjust_hooks(true);
+        (void)adjust_hooks();
         PyErr_Clear();
         ep_py_exception_restore(saved);
     }
@@ -130,7 +130,7 @@ start_in_change(ep_py_startable *object)
     self->next = running;
     running = self;
     beginning now = {.self = self, .status = EP_OK};
-    if (adjust_hooks(true) == 0) {
+    if (adjust_hooks() == 0) {
         ep_py_alone(begin_alone, &now);
         if (now.status == EP_OK) {
             self->head.windows++;
@@ -144,7 +144,7 @@ start_in_change(ep_py_startable *object)
     }
     ep_py_exception saved = ep_py_exception_save();
     unlink_running(self);
-    (void)adjust_hooks(true);
+    (void)adjust_hooks();
     PyErr_Clear();
     ep_py_exception_restore(saved);
     return -1;

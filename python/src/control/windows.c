@@ -125,7 +125,7 @@ open_file(ep_py_recorder *self, const ep_source *calls)
     if (calls != NULL) {
         ep_file_put_calls_from(file, calls->name);
     }
-    ep_recorder_set_file(&self->core, file, 0);
+    ep_recorder_set_file(&self->core, file);
     return 0;
 }
 

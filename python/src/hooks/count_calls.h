@@ -105,9 +105,9 @@ void ep_py_count_set_owner(const ep_py_count_owner *functions);
 
 /* ---- Monitoring (count_monitoring.c) ----------------------------------------------------------- */
 
-/* Installs the hooks for these calls, or removes them. `again`: another set of counters runs. Fails: -1,
+/* Installs the hooks for these calls, or removes them: whenever another set of counters runs. Fails: -1,
  * exception set; removing never fails. */
-int ep_py_count_monitor(bool calls, bool c_calls, bool again);
+int ep_py_count_monitor(bool calls, bool c_calls);
 bool ep_py_count_monitor_owns(void);
 /* As in ep_source. */
 uint64_t ep_py_count_monitor_interruptions(void);

@@ -249,13 +249,13 @@ take_out(PyObject *module)
 }
 
 static int
-put_in(PyObject *module, bool calls, bool c_calls, bool again)
+put_in(PyObject *module, bool calls, bool c_calls)
 {
     bool anew;
     if (ep_py_monitoring_take(module, &tool, &anew) < 0) {
         return -1;
     }
-    again = (again && switched_off) || anew;
+    bool again = switched_off || anew;
     if (calls == has_calls && c_calls == has_c_calls && !again) {
         return 0;
     }
@@ -266,7 +266,7 @@ put_in(PyObject *module, bool calls, bool c_calls, bool again)
 }
 
 int
-ep_py_count_monitor(bool calls, bool c_calls, bool again)
+ep_py_count_monitor(bool calls, bool c_calls)
 {
     bool had = has_calls || has_c_calls;
     if (!calls && !c_calls && !had) {
@@ -283,7 +283,7 @@ ep_py_count_monitor(bool calls, bool c_calls, bool again)
     int status = 0;
     if (!calls && !c_calls) {
         take_out(module);
-    } else if ((status = put_in(module, calls, c_calls, again)) < 0 && !had) {
+    } else if ((status = put_in(module, calls, c_calls)) < 0 && !had) {
         ep_py_exception saved = ep_py_exception_save();
         take_out(module);
         ep_py_exception_restore(saved);
@@ -312,11 +312,10 @@ ep_py_count_monitor_interruptions(void)
 #else
 
 int
-ep_py_count_monitor(bool calls, bool c_calls, bool again)
+ep_py_count_monitor(bool calls, bool c_calls)
 {
     (void)calls;
     (void)c_calls;
-    (void)again;
     return 0;
 }
 
