@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 
+_SLOW_LINES, _PEAK_LINES = 5, 4  # shown, at most
+
+
 @dataclass(frozen=True)
 class OwnLine:
     """A line of own code, with the time or the bytes that are charged to it."""
@@ -66,17 +69,17 @@ def _own_lines(
     return found
 
 
-def slow_lines(trace: Trace, tree: Tree, count: int = 5) -> list[OwnLine]:
+def slow_lines(trace: Trace, tree: Tree) -> list[OwnLine]:
     """Find the own lines that took the most time, with the time that libraries spent for them."""
     lines = own_lines(tree, trace._own_patterns)
     time = np.maximum(lines["self"] - lines["waited"] - lines["blocked"], 0)
-    return _own_lines(tree, lines, time, tree.working, count)
+    return _own_lines(tree, lines, time, tree.working, _SLOW_LINES)
 
 
-def peak_lines(trace: Trace, tree: Tree, count: int = 4) -> list[OwnLine]:
+def peak_lines(trace: Trace, tree: Tree) -> list[OwnLine]:
     """Find the own lines that hold the most bytes at the peak."""
     lines = own_lines(tree, trace._own_patterns)
-    return _own_lines(tree, lines, lines["at_peak"], int(tree.facts["peak"]), count)
+    return _own_lines(tree, lines, lines["at_peak"], int(tree.facts["peak"]), _PEAK_LINES)
 
 
 def memory_parts(trace: Trace, tree: Tree) -> list[Part]:

@@ -17,10 +17,10 @@ COLUMNS = tuple(column.name for column in described("functions"))
 _SHOWN = ("calls", "total", "self", "mean", "allocated", "allocated_self", "blocks_self")
 
 
-def write_first(table: Table, sort: str, limit: int) -> None:
-    """Print the first functions in an order."""
-    order = order_of(table, sort)
-    write(table[order[:limit].astype(np.int64)], sort)
+def write_first(table: Table, limit: int) -> None:
+    """Print the functions with the most time of their own."""
+    order = order_of(table, "self")
+    write(table[order[:limit].astype(np.int64)], "self")
     if len(table) > limit:
         print(f"and {len(table) - limit:,} more")
 

@@ -476,7 +476,7 @@ class Dataset:
                 "slices", names, order, limit=count, where=[*where, ("process", "in", others)]
             )
             found = _merged(found, more, others, order).slice(0, count)
-        return self._with_names("slowest", found)
+        return self._with_names(found)
 
     def _not_in_slowest(
         self, found: Any, count: int, by_function: bool, where: list[Condition]
@@ -607,8 +607,8 @@ class Dataset:
             raise ValueError(f"there is no function {function!r}{did_you_mean(function, known)}")
         return found
 
-    def _with_names(self, title: str, rows: Any) -> Table:
-        """Replace the ids of functions by their names."""
+    def _with_names(self, rows: Any) -> Table:
+        """Make the table of the slowest calls: names in place of the ids of functions."""
         known = self._names["function"].to_numpy()
         places = np.searchsorted(known, rows["function"].to_numpy())
         columns: dict[str, Any] = {}
@@ -619,7 +619,7 @@ class Dataset:
                     columns[word] = [texts[row] for row in places.tolist()]
             else:
                 columns[name] = _values(rows[name])
-        return Table.from_columns(self._title(title), columns, units=_UNITS)
+        return Table.from_columns(self._title("slowest"), columns, units=_UNITS)
 
     def __repr__(self) -> str:
         return f"<eventprof dataset {self.path}: {self.headline()}>"

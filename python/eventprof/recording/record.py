@@ -220,7 +220,7 @@ def record(
     0  sorted  builtins      1
     """
     # In a signal handler NumPy may be half loaded; then the first trace loads the tables.
-    if load_tables and not _is_loading("numpy"):
+    if load_tables and not _numpy_is_loading():
         from .. import trace  # noqa: F401 - now, so that no window sees it
     backend_word = choice("backend", backend, BACKENDS)
     inside = {
@@ -310,9 +310,9 @@ def record(
     return Recorder(options)
 
 
-def _is_loading(module: str) -> bool:
-    """Whether a module is being imported, for instance when a signal handler calls record()."""
-    loaded = sys.modules.get(module)
+def _numpy_is_loading() -> bool:
+    """Whether NumPy is being imported, for instance when a signal handler calls record()."""
+    loaded = sys.modules.get("numpy")
     return bool(getattr(getattr(loaded, "__spec__", None), "_initializing", False))
 
 

@@ -33,11 +33,13 @@ def parts_of_column(load: Callable[..., Array], column: str) -> Iterator[Array]:
         values = load(column, first, AT_A_TIME)
 
 
-def rows_where(load: Callable[..., Array], column: str, value: int) -> Array:
-    """Return the rows whose column has a value."""
+def _of_kind(trace: Facts, load: Callable[..., Array], kind: str) -> Array:
+    number = NUMBERS[kind]
     found, first = [np.empty(0, np.intp)], 0
-    for values in parts_of_column(load, column):
-        found.append(first + np.flatnonzero(values == value))
+    if not trace._core.facts()["kinds"] >> number & 1:
+        return found[0]
+    for values in parts_of_column(load, "kind"):
+        found.append(first + np.flatnonzero(values == number))
         first += len(values)
     return np.concatenate(found)
 
@@ -68,10 +70,7 @@ def event_kinds(trace: Facts) -> Array:
 
 def rows_of_kind(trace: Facts, kind: str) -> Array:
     """Return the rows of events of a kind."""
-    number = NUMBERS[kind]
-    if not trace._core.facts()["kinds"] >> number & 1:
-        return np.empty(0, np.intp)
-    return rows_where(trace._core.events, "kind", number)
+    return _of_kind(trace, trace._core.events, kind)
 
 
 def event_words(trace: Facts, rows: Array) -> Array:
@@ -132,7 +131,4 @@ def event_table(
 
 def calls_of_kind(trace: Facts, kind: str) -> Array:
     """Return the rows of calls of a kind."""
-    number = NUMBERS[kind]
-    if not trace._core.facts()["kinds"] >> number & 1:
-        return np.empty(0, np.intp)
-    return rows_where(trace._core.calls, "kind", number)
+    return _of_kind(trace, trace._core.calls, kind)

@@ -216,10 +216,10 @@ def _numbered(words: list[str | None]) -> list[int]:
 
 # ---- SVG -----------------------------------------------------------------------------------------
 
-_ROW, _LEAST = 17, 0.3
+_WIDTH, _ROW, _LEAST = 1200, 17, 0.3
 
 
-def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
+def flamegraph_svg(trace: Trace, unit: str = "self") -> str:
     """Draw the flame graph of a recording.
 
     Parameters
@@ -228,8 +228,6 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
         The trace to draw.
     unit : str
         One of `UNITS`, as the page names it.
-    width : int
-        In pixels.
 
     Returns
     -------
@@ -252,7 +250,7 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
     while waiting:
         node, x, y = waiting.pop()
         for child in sorted(children.get(node, ()), key=lambda each: -total[each]):
-            wide = width * total[child] / whole
+            wide = _WIDTH * total[child] / whole
             if wide < _LEAST:
                 break
             deepest = max(deepest, y + 2)
@@ -275,9 +273,9 @@ def flamegraph_svg(trace: Trace, unit: str = "self", width: int = 1200) -> str:
     )
     text = f"{find_title(trace)}: {what}, {show(total[0])}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {high}" width="{width}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {high}" width="{_WIDTH}" '
         f'height="{high}" role="img" aria-label="flame graph" font-family="sans-serif" '
-        f'font-size="11" fill="#15181d"><rect width="{width}" height="{high}" fill="#fff"/>'
+        f'font-size="11" fill="#15181d"><rect width="{_WIDTH}" height="{high}" fill="#fff"/>'
         f'<text x="4" y="12">{html.escape(clean(text))}</text>{"".join(parts)}</svg>'
     )
 

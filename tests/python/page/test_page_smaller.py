@@ -367,9 +367,9 @@ def test_a_program_that_was_moved_is_the_same(browser, tmp_path, name):
 def test_the_drawing_has_each_wide_node(after):
     stacks = flamegraph.Stacks([after])
     total = stacks.totals("calls", 0)
-    root = ElementTree.fromstring(flamegraph.flamegraph_svg(after, "calls", width=1000))
+    root = ElementTree.fromstring(flamegraph.flamegraph_svg(after, "calls"))
     boxes = root.findall("{*}rect")[1:]
-    wide = [node for node in range(1, len(total)) if 1000 * total[node] / total[0] >= 2]
+    wide = [node for node in range(1, len(total)) if 1200 * total[node] / total[0] >= 2]
     assert len(boxes) >= len(wide) > 5
     assert sum(float(each.get("width")) > 1.4 for each in boxes) >= len(wide)
     titles = [each.find("{*}title").text for each in boxes]

@@ -105,7 +105,7 @@ def _print_sums(trace: Trace, arguments: argparse.Namespace) -> int:
     limit = arguments.limit or len(trace.functions)
     tell_missing(trace, arguments)
     print(f"{rows.printable(arguments.file)}: sums by function; the source has no events")
-    write_first(trace.functions, "self", limit)
+    write_first(trace.functions, limit)
     return 0
 
 
