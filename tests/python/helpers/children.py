@@ -21,17 +21,42 @@ def inner(n): return len([n])
 """
 
 
-def child(code, backend, *, timeout=900, arguments=(), env=None, before=""):
-    """Runs a script of its own, `before` ahead of all imports. Returns: status, output, errors."""
-    script = before + PRELUDE.format(backend=backend) + textwrap.dedent(code)
-    path = os.pathsep.join([os.path.dirname(raw.__file__), *sys.path])
+def path():
+    """Return the PYTHONPATH by which a child imports what this process can, and the helpers."""
+    return os.pathsep.join([os.path.dirname(raw.__file__), *filter(None, sys.path)])
+
+
+def run(*command, status=0, cwd=None, stdin="", timeout=900, environment=os.environ, **more):
+    """Run a command to its end, which must have a status; None: any.
+
+    `more` is added to the environment. Returns what subprocess.run() does, with text.
+    """
+    words = [str(word) for word in command]
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", *arguments, "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={**os.environ, "PYTHONPATH": path, **(env or {})},
-    )
+        words, cwd=cwd, input=stdin, timeout=timeout, env={**environment, **more},
+        capture_output=True, encoding="utf-8",
+    )  # fmt: skip
+    if status not in (None, done.returncode):
+        message = f"{words} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        raise AssertionError(message)
+    return done
+
+
+def program(text, *arguments, flags=(), **options):
+    """Run the text of a program, with flags of the interpreter; options are those of run()."""
+    command = [sys.executable, *flags, "-c", textwrap.dedent(text), *arguments]
+    return run(*command, PYTHONPATH=path(), **options)
+
+
+def eventprof(*words, **options):
+    """Run the command line of eventprof; options are those of run()."""
+    return run(sys.executable, "-m", "eventprof", *words, **options)
+
+
+def child(code, backend, *, arguments=(), before="", **options):
+    """Run a program with a recorder, `before` ahead of all imports. Returns: status, output, errors."""
+    script = before + PRELUDE.format(backend=backend) + textwrap.dedent(code)
+    done = program(script, flags=("-X", "faulthandler", *arguments), status=None, **options)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -61,7 +86,6 @@ class Forks:
     """
 
     def __init__(self, folder, *modules):
-        path = os.pathsep.join([os.path.dirname(raw.__file__), *filter(None, sys.path)])
         self.files = [os.devnull, *(os.path.join(folder, name) for name in ("output", "errors"))]
         self.process = subprocess.Popen(
             [sys.executable, "-c", _FORKING, *modules],
@@ -69,7 +93,7 @@ class Forks:
             stdout=subprocess.PIPE,
             text=True,
             # The threads of NumPy's library would not be in the forks.
-            env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": path(), "OPENBLAS_NUM_THREADS": "1"},
         )
 
     def run(self, code, *arguments, cwd=None, env=None):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import re
-import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import children
 
 LINE = re.compile(r"^eventprof: [\d,]+ events? in .*\n", re.MULTILINE)
 
@@ -34,9 +36,7 @@ def environment(**more):
 
 
 def execute(command, cwd, **options):
-    return subprocess.run(
-        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=900, **options
-    )
+    return children.run(*command, status=None, cwd=cwd, environment=environment(), **options)
 
 
 def write(files, folder):
@@ -48,8 +48,8 @@ def write(files, folder):
 
 def both(folder, *arguments, stdin=""):
     """Run a program without and with a recorder; give both results, ours without its one line."""
-    plain = execute([sys.executable, *arguments], folder, input=stdin)
-    recorded = execute([*RUN, *arguments], folder, input=stdin)
+    plain = execute([sys.executable, *arguments], folder, stdin=stdin)
+    recorded = execute([*RUN, *arguments], folder, stdin=stdin)
     lines = LINE.findall(recorded.stderr)
     recorded.stderr = LINE.sub("", recorded.stderr)
     return plain, recorded, lines
@@ -82,7 +82,7 @@ def run(folder, *arguments, **options):
 
 def alone(test):
     """Run a test in a new interpreter: no test before it has left threads or memory there."""
-    folder, file = os.path.split(test.__code__.co_filename)
+    module = Path(test.__code__.co_filename).stem
 
     @functools.wraps(test)
     def run(**fixtures):
@@ -90,18 +90,11 @@ def alone(test):
         paths = {name for name, each in fixtures.items() if isinstance(each, os.PathLike)}
         code = f"""
             import pathlib
-            import {file.removesuffix(".py")} as tests
+            import {module} as tests
             given = {given!r}
             given |= {{name: pathlib.Path(given[name]) for name in {sorted(paths)!r}}}
             tests.{test.__name__}.__wrapped__(**given)
         """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            env=environment(PYTHONPATH=os.pathsep.join(filter(None, [folder, *sys.path]))),
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
-        assert done.returncode == 0, done.stderr
+        children.program(code, environment=environment())
 
     return run

@@ -37,7 +37,7 @@ WORK = """
 
 
 def run(code):
-    status, output, errors = child(WITNESS + WORK + code, "auto", timeout=900)
+    status, output, errors = child(WITNESS + WORK + code, "auto")
     assert status == 0, errors
     return json.loads(output)
 

@@ -7,11 +7,11 @@ import ctypes
 import gc
 import os
 import random
-import subprocess
 import sys
 import threading
 from collections import Counter
 
+import children
 import nasty
 import programs
 import pytest
@@ -421,7 +421,7 @@ with eventprof.count() as counter:
     f()
 print(status, counter.get_call_counts()["f"])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = children.program(code)
 
     assert (done.stdout, done.stderr) == ("0 2\n", "")
 

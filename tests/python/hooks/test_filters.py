@@ -10,13 +10,13 @@ import contextlib
 import functools
 import gc
 import os
-import subprocess
 import sys
 import textwrap
 import threading
 import time
 from collections import Counter
 
+import children
 import coverage
 import nasty
 import numpy as np
@@ -516,11 +516,8 @@ def test_a_forked_child_goes_on(backend):
         print(who, sum(n == "descend" and not f & 1 for n, f in zip(calls["name"], calls["flags"])),
               rec.trace.pairing["unmatched_ends"], flush=True)
         """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=900
-    )
+    done = children.program(script)
 
-    assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split("\n")[:-1]) == ["None 2 0", "child 2 0"]
 
 
@@ -725,9 +722,7 @@ def test_a_folder_of_an_area_is_no_glob():
             space["f"](); space["g"]()
         print(sorted(set(rec.trace.calls["name"]) & {"f", "g"}))
         """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=900
-    )
+    done = children.program(script)
 
     assert done.stdout.strip() == "['g']", done.stderr
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import textwrap
 
+import children
 import pytest
 import raw
 from amounts import amount
@@ -32,19 +30,9 @@ def run(program, way, **words):
     program = textwrap.dedent(COMMON) + textwrap.dedent(program)
     for word, text in {"WAY": WAYS[way], **words}.items():
         program = program.replace(word, str(text))
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        # What is freed is unmapped at once: whoever looks at it later ends by a signal.
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "MALLOC_MMAP_THRESHOLD_": "65536",
-        },
-    )
-    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr[-4000:]
+    # What is freed is unmapped at once: whoever looks at it later ends by a signal.
+    done = children.program(program, flags=["-X", "faulthandler"], MALLOC_MMAP_THRESHOLD_="65536")
+    assert done.stdout == "ok\n", done.stderr[-4000:]
 
 
 # A loop's iterator lies on the generator's stack, below what it resumes with. The loop ends, the iterator goes, and

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +12,7 @@ from collections import Counter
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import children
 import pytest
 import raw
 
@@ -36,11 +36,9 @@ def library(tmp_path_factory):
     sources = [devel / "src/runtime" / f"{name}.c" for name in ("argparse", "buildvalue", "format",
                                                                 "helpers", "structseq")]  # fmt: skip
     path = tmp_path_factory.mktemp("hpy") / "hpy_extension.hpy0.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", "-DHPY", "-DHPY_ABI_UNIVERSAL",
-         f"-I{devel / 'include'}", Path(__file__).with_name("hpy_extension.c"), *sources,
-         "-o", path],
-        check=True,
+    children.run(
+        compiler, "-shared", "-fPIC", "-O1", "-DHPY", "-DHPY_ABI_UNIVERSAL",
+        f"-I{devel / 'include'}", Path(__file__).with_name("hpy_extension.c"), *sources, "-o", path,
     )  # fmt: skip
     return str(path)
 
@@ -297,9 +295,7 @@ def words_of_hpy():
         for line in Path("/proc/self/maps").read_text().splitlines()
         if line.endswith(file)
     )
-    listed = subprocess.run(
-        ["readelf", "-rW", file], check=True, capture_output=True, text=True
-    ).stdout
+    listed = children.run("readelf", "-rW", file).stdout
     found = {}
     for line in listed.splitlines():
         fields = line.split()
@@ -420,12 +416,7 @@ def test_the_command_line_has_it(library, tmp_path):
         "module.add(1, 2)\n"
     )
     output = tmp_path / "out.epr"
-    subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-q", "--hpy", "-o", output, script],
-        check=True,
-        env={**os.environ, "HPY": "trace"},
-        timeout=300,
-    )
+    children.eventprof("run", "-q", "--hpy", "-o", output, script, HPY="trace")
     calls = eventprof.open(output).calls
     names = calls["name"][calls["kind"] == "hpy"].tolist()
     assert names.count("ctx_Add") == 1

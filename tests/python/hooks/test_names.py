@@ -10,11 +10,11 @@ import io
 import itertools
 import operator
 import re
-import subprocess
 import sys
 import types
 import weakref
 
+import children
 import numpy as np
 import pytest
 import raw
@@ -495,17 +495,9 @@ with rec:
 print([r.name for r in raw.rows(rec) if r.word == "c_call" and r.name in ("first", "second", "third")])
 print([r.name for r in raw.rows(rec) if r.word == "c_return" and r.name in ("first", "second", "third")])
 """
-    import os
+    done = children.program(script)
 
-    path = os.pathsep.join([os.path.dirname(raw.__file__), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stderr == ""
     assert done.stdout.splitlines() == ["['first', 'second', 'third']"] * 2
 
 

@@ -6,12 +6,12 @@ import ctypes
 import gc
 import itertools
 import shutil
-import subprocess
 import sys
 import threading
 import tracemalloc
 from collections import Counter
 
+import children
 import pytest
 import raw
 
@@ -365,7 +365,7 @@ def counting(tmp_path):
         pytest.skip("no C compiler")
     source, library = tmp_path / "counting.c", tmp_path / "counting.so"
     source.write_text(COUNTING)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    children.run(compiler, "-shared", "-fPIC", "-o", library, source)
     made = ctypes.PyDLL(str(library))
     made.count.restype = ctypes.c_long
     yield made

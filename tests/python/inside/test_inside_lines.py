@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from collections import Counter
 
+import children
 import footprint
 import inside_programs
 import numpy as np
@@ -183,10 +182,7 @@ def test_run_and_report_have_lines(tmp_path):
     made = tmp_path / "made.epr"
 
     def run(*arguments):
-        command = [sys.executable, "-m", "eventprof", *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=300, check=True, cwd=tmp_path
-        ).stdout
+        return children.eventprof(*arguments, cwd=tmp_path).stdout
 
     assert run("run", "--lines", "--quiet", "-o", str(made), str(script)) == "10\n"
     page = run("report", str(made), "--lines", "--limit", "1", "--function", str(script))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import os
-import subprocess
 import sys
 import sysconfig
 import textwrap
 from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 from preloading import SANITIZED, environment
@@ -40,29 +40,17 @@ def in_child(code, preload=True, **more):
     env = environment(**more)
     if preload:
         env["LD_PRELOAD"] = native.library()
-    found = subprocess.run(
-        [sys.executable, str(HERE / "native_child.py")],
-        input=textwrap.dedent(code),
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
+    found = children.run(
+        sys.executable, HERE / "native_child.py", stdin=textwrap.dedent(code), environment=env
     )
-    assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
 
 
-def run(folder, *arguments, script=None, check=True, **more):
+def run(folder, *arguments, script=None, status=0, **more):
     if script is not None:
         (folder / "script.py").write_text(textwrap.dedent(script))
-    return subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", *arguments],
-        cwd=folder,
-        env=environment(**more),
-        capture_output=True,
-        text=True,
-        check=check,
-        timeout=300,
+    return children.eventprof(
+        "run", *arguments, status=status, cwd=folder, environment=environment(**more)
     )
 
 
@@ -471,27 +459,10 @@ def test_run_native(tmp_path):
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
     env = environment()
     env.pop("LD_PRELOAD", None)
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "eventprof",
-            "run",
-            "--native",
-            "-o",
-            "out.epr",
-            "script.py",
-            "a",
-            "-b",
-        ],
-        cwd=tmp_path,
-        env=env,
-        input="given",
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
+    found = children.eventprof(
+        "run", "--native", "-o", "out.epr", "script.py", "a", "-b",
+        cwd=tmp_path, stdin="given", environment=env,
+    )  # fmt: skip
 
     # Nothing of it is left for the programs that it starts.
     assert ast.literal_eval(found.stdout) == [["a", "-b"], [], ["False", "False"], "given"]
@@ -582,7 +553,7 @@ def test_another_allocator_that_is_preloaded_is_called(tmp_path):
 
 
 def test_an_exit_status_passes(tmp_path):
-    found = run(tmp_path, "--native", "-o", "out.epr", "-c", "raise SystemExit(7)", check=False)
+    found = run(tmp_path, "--native", "-o", "out.epr", "-c", "raise SystemExit(7)", status=7)
 
     assert found.returncode == 7
 
@@ -599,7 +570,7 @@ def test_without_the_shim_the_error_says_what_to_do():
 def test_a_loader_that_does_not_load_it_is_said(tmp_path):
     """As for a statically linked interpreter: the second beginning finds the library missing."""
     found = run(
-        tmp_path, "--native", "-o", "out.epr", "-c", "pass", check=False, EVENTPROF_PRELOADED=""
+        tmp_path, "--native", "-o", "out.epr", "-c", "pass", status=None, EVENTPROF_PRELOADED=""
     )
 
     assert found.returncode == 2

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import contextvars
 import ctypes
-import subprocess
 import sys
 import textwrap
 import threading
 
+import children
 import numpy as np
 import pytest
 from numpy._core import _multiarray_umath
@@ -464,12 +464,7 @@ LATE = """
 @pytest.mark.parametrize("options", [[], ["--no-calls", "--no-c-calls"]], ids=["all", "memory"])
 def test_numpy_may_be_loaded_later(options, tmp_path):
     (tmp_path / "late.py").write_text(textwrap.dedent(LATE))
-    subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-o", "out.epr", *options, "late.py"],
-        cwd=tmp_path,
-        check=True,
-        timeout=300,
-    )
+    children.eventprof("run", "-o", "out.epr", *options, "late.py", cwd=tmp_path)
     blocks = arrays_of(eventprof.open(tmp_path / "out.epr"))
     of_script = blocks[blocks["name"] == "<module>"]
 
@@ -515,12 +510,6 @@ print(len(recorders) > 0)
 
 def test_a_handler_records_while_numpy_is_imported_for_the_first_time():
     """Recorders ask whether NumPy's data can be hooked, and NumPy is half there."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", FIRST_IMPORT],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = children.program(FIRST_IMPORT, flags=["-P"])
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    assert (done.stdout, done.stderr) == ("True\n", "")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
-from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 
@@ -50,8 +48,7 @@ def look_at_untouched():
 def test_an_array_that_nobody_touches_is_reserved():
     # In a process that keeps little resident: after thousands of tests this one keeps gigabytes.
     alone = "import test_reserved; test_reserved.look_at_untouched()"
-    here = Path(__file__).parent
-    subprocess.run([sys.executable, "-c", alone], cwd=here, check=True, timeout=900)
+    children.program(alone)
 
 
 def test_an_array_that_is_filled_later_is_not():
@@ -96,9 +93,7 @@ def test_reserved_addresses_of_a_library_are_not_a_peak(tmp_path, accessible):
         f"import mmap, time\nreserved = mmap.mmap(-1, 1 << 30, flags={flags})\ntime.sleep(0.2)\n",
         encoding="utf-8",
     )
-    command = [sys.executable, "-m", "eventprof", "run", "--native", "-o", str(path), str(script)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run(command, check=True, timeout=900, env=environment, capture_output=True)
+    children.eventprof("run", "--native", "-o", path, script, PYTHONPATH=children.path())
 
     trace = eventprof.open(path)
     reserved = reserved_at_peak(trace, trace._tree)

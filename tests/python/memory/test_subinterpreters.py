@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import textwrap
 
+import children
 import pytest
 
 import eventprof
@@ -69,10 +68,7 @@ def test_in_threads_of_their_own():
     print(rec.trace.verify(all=True))
     """
 
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    found = children.program(program)
 
     assert found.stderr == ""
     assert "nothing is wrong" in found.stdout

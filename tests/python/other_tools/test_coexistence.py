@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 
+import children
 import neighbours
 import pytest
 import raw
@@ -38,23 +37,13 @@ def test_each_order_of_start_and_stop(tool, results, tmp_path):
     if tool == "cProfile" and not raw.HAS_GIL and sys.version_info < (3, 14):
         pytest.skip("of threads that run at once it loses calls, or hangs, without a recorder, too")
     debug = {"PYTHONMALLOC": "debug"} if "PYTHONMALLOC=debug" in tool else {}
-    process = subprocess.run(
-        [sys.executable, neighbours.__file__, tool],
-        env={
-            **os.environ,
-            **debug,
-            "PYTHONPATH": os.path.dirname(raw.__file__),
-            "TMPDIR": os.fspath(tmp_path),
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    process = children.run(
+        sys.executable, neighbours.__file__, tool,
+        **debug, PYTHONPATH=children.path(), TMPDIR=str(tmp_path),
+    )  # fmt: skip
 
     cells = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
 
-    assert process.returncode == 0, process.stderr
     assert len(cells) == len(neighbours.ORDERS) * len(raw.BACKENDS)
     wrong = []
     for cell in cells:

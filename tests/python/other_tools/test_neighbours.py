@@ -6,12 +6,11 @@ import contextlib
 import cProfile
 import gc
 import itertools
-import os
-import subprocess
 import sys
 import threading
 import tracemalloc
 
+import children
 import coverage
 import nasty
 import pytest
@@ -697,11 +696,5 @@ print("through")
 def test_a_free_while_greenlets_change_the_stack(before):
     """It comes when the thread's state leads to a frame by way of the stack that has just been overwritten."""
     pytest.importorskip("greenlet")
-    process = subprocess.run(
-        [sys.executable, "-c", GREENLETS.format(before=before)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert process.stdout == "through\n", (process.returncode, process.stderr)
+    process = children.program(GREENLETS.format(before=before))
+    assert process.stdout == "through\n"

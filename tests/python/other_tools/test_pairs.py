@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 import raw
@@ -27,14 +27,9 @@ def test_every_two_sets_of_events():
     """In a process of its own: of all pairs, with C libraries where they can be recorded."""
     with_native = sys.platform == "linux" and not SANITIZED
     more = {"LD_PRELOAD": native.library()} if with_native else {}
-    found = subprocess.run(
-        [sys.executable, str(CHILD), *(["native"] if with_native else [])],
-        env=environment(**more),
-        capture_output=True,
-        text=True,
-        timeout=600,
+    found = children.run(
+        sys.executable, CHILD, *(["native"] if with_native else []), environment=environment(**more)
     )
-    assert found.returncode == 0, found.stderr
     result = json.loads(found.stdout)
     assert result["wrong"] == {}
     assert all(result["counts"].values()), result["counts"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 import textwrap
 
+import children
 import pytest
 
 import eventprof
@@ -59,11 +59,9 @@ print(calls.get("both"), calls.get("child_only"), calls.get("repr"), trace.verif
 def run(tmp_path, *arguments):
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    return subprocess.run(
-        [sys.executable, program, *map(str, arguments)],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, cwd=tmp_path,
-        env=ENVIRONMENT,
-    )  # fmt: skip
+    return children.run(
+        sys.executable, program, *arguments, status=None, cwd=tmp_path, environment=ENVIRONMENT
+    )
 
 
 @pytest.mark.parametrize("output", ["memory", "x.epr"])
@@ -93,11 +91,6 @@ if pid == 0:
 os.waitpid(pid, 0)
 """)
 
-    found = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-o", "x.epr", program],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900, cwd=tmp_path,
-        env=ENVIRONMENT,
-    )  # fmt: skip
+    found = children.eventprof("run", "-o", "x.epr", program, cwd=tmp_path, environment=ENVIRONMENT)
 
-    assert found.returncode == 0
     assert "1 forked process could not write a file" in found.stderr

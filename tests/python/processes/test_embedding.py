@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+import children
 import pytest
 
 PROGRAM = """
@@ -76,19 +76,12 @@ def embedding(tmp_path_factory):
     library = f"python{variables['LDVERSION']}"
     command = [compiler, "-o", program, source, f"-I{header.parent}", f"-L{folder}"]
     command += [f"-Wl,-rpath,{folder}", f"-l{library}"]
-    subprocess.run(command, check=True)
+    children.run(*command)
     return program
 
 
 def run(embedding, *codes):
-    done = subprocess.run(
-        [embedding, sys.executable, *codes],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout}{done.stderr}"
+    done = children.run(embedding, sys.executable, *codes)
     return done.stdout, done.stderr
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import children
 import pytest
-from running import environment
+from running import execute
 
 import eventprof
 from eventprof import cli
@@ -40,10 +40,7 @@ work()
 
 
 def run(folder, *words, **env):
-    return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment() | env, capture_output=True, text=True,
-        timeout=900,
-    )  # fmt: skip
+    return execute([sys.executable, *words], folder, **env)
 
 
 @pytest.mark.parametrize("options", [["-o", "x.epr"], ["--count"]])
@@ -172,13 +169,12 @@ def test_a_picture_of_several_threads_says_that_times_are_added_up():
 
 
 def test_dev_says_why_apt_failed_and_what_is_lost():
-    found = subprocess.run(
-        [sys.executable, "-c",
-         "from dev.packages import WITHOUT, errors_of\n"
-         "print(errors_of('Hit:1 x\\nE: Unable to locate package libzstd-dev\\nE: Unable to fetch\\n\\nDone\\n'))\n"
-         "print(errors_of('a\\nb\\n\\n'), 'libzstd-dev' in WITHOUT)"],
-        cwd=Path(__file__).parents[3] / "tools", capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    found = children.program(
+        "from dev.packages import WITHOUT, errors_of\n"
+        "print(errors_of('Hit:1 x\\nE: Unable to locate package libzstd-dev\\nE: Unable to fetch\\n\\nDone\\n'))\n"
+        "print(errors_of('a\\nb\\n\\n'), 'libzstd-dev' in WITHOUT)",
+        cwd=Path(__file__).parents[3] / "tools",
+    )
 
     assert found.stdout.splitlines() == [
         "['E: Unable to locate package libzstd-dev', 'E: Unable to fetch']", "['a', 'b'] True",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import textwrap
 
+import children
 import pytest
 import raw
 
@@ -38,10 +38,9 @@ def python(folder, *arguments, **environment):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EVENTPROF")}
     paths = [str(folder / "site"), *filter(None, [env.get("PYTHONPATH")])]
     env |= {"PYTHONPATH": os.pathsep.join(paths), **environment}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder / "work", env=env, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    return children.run(
+        sys.executable, *arguments, status=None, cwd=folder / "work", environment=env
+    )
 
 
 def traces(folder):
@@ -399,12 +398,8 @@ def test_printing_the_traceback_is_not_recorded(tmp_path, start):
     (tmp_path / "main.py").write_text(textwrap.dedent(RAISING))
     env = {**os.environ, **({} if start else {"EVENTPROF": "1", "EVENTPROF_OUTPUT": "end.epr"})}
 
-    done = subprocess.run(
-        [sys.executable, *start, "main.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
-        timeout=900,
-    )  # fmt: skip
+    done = children.run(sys.executable, *start, "main.py", status=1, cwd=tmp_path, environment=env)
 
-    assert done.returncode == 1
     assert done.stderr.startswith("Traceback (most recent call last):\n  File ")
     assert done.stderr.endswith("ValueError: the end\n")
     assert "excepthook" not in done.stderr
@@ -461,12 +456,8 @@ def test_an_exception_is_shown_unrecorded_beside_what_goes_on(tmp_path, start, w
     else:
         env.update(EVENTPROF=words or "1", EVENTPROF_OUTPUT="end.epr")
 
-    done = subprocess.run(
-        [sys.executable, *start, "main.py"], cwd=tmp_path, env=env, capture_output=True, text=True,
-        timeout=900,
-    )  # fmt: skip
+    done = children.run(sys.executable, *start, "main.py", status=1, cwd=tmp_path, environment=env)
 
-    assert done.returncode == 1
     assert done.stdout == "at exit\n"
     assert done.stderr.count("Traceback (most recent call last):\n  File ") == 2
     assert "eventprof" not in done.stderr.replace(sys.base_prefix, "")
@@ -521,10 +512,9 @@ OF_THREADS = """
 def test_what_showing_an_exception_leaves_the_program_frees(tmp_path, where, shown, options):
     """The interpreter's free lists hand it on, also to other threads."""
     (tmp_path / "main.py").write_text(textwrap.dedent(CHURNING + where))
-    done = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-q", "-o", "end.epr", *options, "main.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    done = children.eventprof(
+        "run", "-q", "-o", "end.epr", *options, "main.py", status=None, cwd=tmp_path
+    )
     # Threads write at the same time: a line may be torn, but not this text, which the source has, too.
     assert done.stderr.count("the end") == 2 * shown, done.stderr
     trace = eventprof.open(tmp_path / "end.epr")
@@ -565,18 +555,16 @@ def test_a_hook_of_the_programs_and_its_threads_are_recorded(tmp_path):
         for start in ([], ["-m", "eventprof", "run", "-q", "-f", "-o", f"{word}.epr"]):
             env = {**os.environ, **({} if start else {"EVENTPROF": "1"})}
             env["EVENTPROF_OUTPUT"] = f"{word}-env.epr"
-            done = subprocess.run(
-                [sys.executable, *start, "main.py", word], cwd=tmp_path, env=env, timeout=900,
-                capture_output=True,
-            )  # fmt: skip
-            assert done.returncode == 1, done.stderr
+            children.run(
+                sys.executable, *start, "main.py", word, status=1, cwd=tmp_path, environment=env
+            )
             trace = eventprof.open(tmp_path / (f"{word}.epr" if start else f"{word}-env.epr"))
             assert name in set(trace.functions["name"])
 
 
 def test_record_in_a_signals_handler_while_numpy_is_loaded(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent("""
+    done = children.program(
+        """
             import signal, sys
             import eventprof
             assert "numpy" not in sys.modules
@@ -598,7 +586,7 @@ def test_record_in_a_signals_handler_while_numpy_is_loaded(tmp_path):
             import numpy
             recorders[0].stop()
             print(len(recorders[0].trace.events) > 0, numpy.arange(3).sum())
-        """)], capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+        """
+    )
 
     assert (done.stdout, done.stderr) == ("True 3\n", "")

@@ -12,6 +12,7 @@ import threading
 import warnings
 import weakref
 
+import children
 import pytest
 import raw
 from children import PRELUDE, child
@@ -369,7 +370,7 @@ def test_under_every_allocator(allocator, backend):
     print(len(rows) > 2000, 900 < len(live))
     """,
         backend,
-        env={"PYTHONMALLOC": allocator},
+        PYTHONMALLOC=allocator,
     )
 
     assert (status, output, errors) == (0, "True True\n", "")
@@ -395,10 +396,8 @@ def test_under_every_option(arguments, backend):
         + PRELUDE.format(backend=backend)
         + "\nwith rec: outer(1)\nprint(len(raw.rows(rec)) > 4)"
     )
-    done = subprocess.run(
-        [sys.executable, *arguments, "-c", script], capture_output=True, text=True, timeout=900
-    )
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    done = children.program(script, flags=arguments)
+    assert done.stdout == "True\n", done.stderr
     if arguments != ("-X", "importtime"):
         assert done.stderr == ""
 
@@ -507,16 +506,9 @@ def test_multiprocessing_while_recording(method, backend, tmp_path):
         print(len(raw.rows(rec)) > 100)
     """)
     )
-    path = os.pathsep.join([os.path.dirname(raw.__file__), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    done = children.run(sys.executable, "-W", "ignore", script, PYTHONPATH=children.path())
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 0, 1, 3, 6]\nTrue\n", "")
+    assert (done.stdout, done.stderr) == ("[0, 0, 1, 3, 6]\nTrue\n", "")
 
 
 def test_subprocess_while_recording(backend):
@@ -619,8 +611,6 @@ def test_a_program_that_forgets_the_functions_of_atexit_ends(begin, memory, tmp_
             f"import eventprof\nrec = eventprof.record(memory={memory == 1})\nrec.start()\n{text}"
         )
 
-    done = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, env=environment, timeout=900
-    )
+    done = children.program(text, environment=environment)
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    assert (done.stdout, done.stderr) == ("1\n", "")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import sys
 import textwrap
 
+import children
 import pytest
 import raw
 from amounts import amount
@@ -16,18 +15,14 @@ from children import child
 pytestmark = pytest.mark.usefixtures("restored")
 
 
-def script(tmp_path, text, *, timeout=900, arguments=("-W", "ignore")):
+def script(tmp_path, text, *, arguments=("-W", "ignore")):
     """Runs a file of its own, which spawned processes can import. Returns: status, output, errors."""
     path = tmp_path / "main.py"
     path.write_text(textwrap.dedent(text))
-    folders = os.pathsep.join([os.path.dirname(raw.__file__), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", *arguments, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={**os.environ, "PYTHONPATH": folders},
-    )
+    done = children.run(
+        sys.executable, "-X", "faulthandler", *arguments, path,
+        status=None, PYTHONPATH=children.path(),
+    )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
 

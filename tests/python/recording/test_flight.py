@@ -5,11 +5,11 @@ import gc
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
 
+import children
 import pytest
 
 import eventprof
@@ -148,9 +148,7 @@ def test_a_watch_that_is_slow_writes_a_file(tmp_path):
     assert {"quick", "slow"} <= set(trace.spans["name"].tolist())
     assert "flight recorder: slow" in trace.marks["name"].tolist()
     assert trace.metadata["flight"]["reason"] == written.reason
-    report = subprocess.run(
-        [sys.executable, "-m", "eventprof", "report", written.path], capture_output=True, text=True
-    )
+    report = children.eventprof("report", written.path)
     assert "a flight recorder kept the last" in report.stdout
     assert "slow took" in report.stdout
 
@@ -236,8 +234,7 @@ assert "the resident set is" in written.reason
 def test_more_memory_writes_a_file_once(tmp_path):
     """In a process of its own: where what earlier tests left is freed meanwhile, the resident set
     falls, and never comes above the limit."""
-    run = subprocess.run([sys.executable, "-c", GROWING, tmp_path], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+    children.program(GROWING, tmp_path)
     assert len(os.listdir(tmp_path)) == 1
 
 
@@ -258,10 +255,7 @@ else:
 
 @pytest.mark.parametrize("where", ["thread", "main"])
 def test_an_uncaught_exception_writes_a_file(tmp_path, where):
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, tmp_path, where], capture_output=True, text=True
-    )
-    assert run.returncode == (1 if where == "main" else 0), run.stderr
+    run = children.program(PROGRAM, tmp_path, where, status=int(where == "main"))
     assert "KeyError" in run.stderr
     (name,) = os.listdir(tmp_path)
     trace = eventprof.open(tmp_path / name)
@@ -428,8 +422,7 @@ with flight:
 
 
 def test_a_forked_child_writes_its_own(tmp_path):
-    run = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK, tmp_path])
-    assert run.returncode == 0
+    children.program(FORK, tmp_path, flags=["-W", "ignore"])
     reasons = {
         eventprof.open(tmp_path / name).metadata["flight"]["reason"]
         for name in os.listdir(tmp_path)

@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import contextvars
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import children
 import pytest
 import raw
 
@@ -329,7 +328,7 @@ def test_a_log_file_has_them(tmp_path):
         "    work()\n"
         "    os._exit(0)\n"
     ).replace("PATH", repr(str(path)))
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=900)
+    children.program(program)
 
     assert of_function(eventprof.open(path), "work", "user") == ["anna"]
 

@@ -8,12 +8,12 @@ import math
 import os
 import random
 import shutil
-import subprocess
 import sys
 import sysconfig
 import threading
 from collections import Counter
 
+import children
 import pytest
 from children import child
 
@@ -710,11 +710,10 @@ def extension(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extension")
     (folder / "marking.c").write_text(EXTENSION)
     made = folder / f"marking{sysconfig.get_config_var('EXT_SUFFIX')}"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",
-         "-Wno-cast-function-type", "-isystem", include, "-I", eventprof.get_include(), "-pthread",
-         "-o", made, folder / "marking.c"],
-        check=True,
+    children.run(
+        compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter",
+        "-Wno-cast-function-type", "-isystem", include, "-I", eventprof.get_include(), "-pthread",
+        "-o", made, folder / "marking.c",
     )  # fmt: skip
     return folder
 
@@ -763,11 +762,10 @@ def test_a_c_extension_adds_events(extension, imports):
 
 
 def test_a_c_extension_does_without_eventprof(extension):
-    done = subprocess.run(
-        [sys.executable, "-I", "-c",
-         f"import sys; sys.path.insert(0, {str(extension)!r}); import marking\n"
-         "marking.work(1000); marking.work_without_gil(10)\n"
-         "print(marking.records(), 'eventprof' in sys.modules, 'numpy' in sys.modules)"],
-        capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "False False False\n"), done.stderr
+    done = children.program(
+        f"import sys; sys.path.insert(0, {str(extension)!r}); import marking\n"
+        "marking.work(1000); marking.work_without_gil(10)\n"
+        "print(marking.records(), 'eventprof' in sys.modules, 'numpy' in sys.modules)",
+        flags=["-I"],
+    )
+    assert done.stdout == "False False False\n", done.stderr

@@ -6,11 +6,9 @@ import math
 import os
 import random
 import re
-import subprocess
-import sys
-import textwrap
 import time
 
+import children
 import nasty
 import numpy as np
 import pytest
@@ -109,10 +107,7 @@ def test_metadata_carry_it_when_it_is_known(tmp_path):
 
 def test_command_line_measures_it_when_asked(tmp_path):
     out = tmp_path / "out.epr"
-    subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "--overhead", "-o", str(out), "-c", "len('')"],
-        check=True, timeout=900,
-    )  # fmt: skip
+    children.eventprof("run", "--overhead", "-o", out, "-c", "len('')")
 
     assert set(eventprof.open(out).metadata["overhead"]) == EVERY | {"spread", "measured"}
 
@@ -331,9 +326,7 @@ def test_a_recorder_of_calls_alone_does_not_touch_the_table_of_blocks():
             rec.stop()
             print(faults() - before)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
-    )
+    done = children.program(code)
 
     calls_alone, blocks = map(int, done.stdout.split())
     assert blocks >= 120 > 100 > calls_alone
@@ -451,9 +444,7 @@ print(last - first, ended - began)
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="Linux says what is mapped")
 def test_stats_agree_with_what_the_system_has_mapped():
-    done = subprocess.run(
-        [sys.executable, "-c", SMAPS], capture_output=True, text=True, timeout=300, check=True
-    )
+    done = children.program(SMAPS)
 
     mapped, counted = map(int, done.stdout.split())
     assert counted > 25 * CHUNK

@@ -7,12 +7,11 @@ import asyncio
 import ctypes
 import gc
 import os
-import subprocess
 import sys
-import textwrap
 import threading
 import warnings
 
+import children
 import pytest
 import raw
 
@@ -265,17 +264,7 @@ def test_to_record_calls_alone_clears_no_table_of_blocks():
             time.sleep(0.05)
         print(rec.trace.resident["recorder"][-1])
     """
-    held = {
-        kind: int(
-            subprocess.run(
-                [sys.executable, "-c", textwrap.dedent(code), kind],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-        for kind in ("calls", "memory")
-    }
+    held = {kind: int(children.program(code, kind).stdout) for kind in ("calls", "memory")}
 
     assert held["calls"] + 512 * 1024 <= held["memory"]
 
@@ -388,8 +377,8 @@ def test_a_dropped_recorder_is_stopped_with_a_warning():
 
 def test_exit_while_recording():
     code = "import eventprof, sys; r = eventprof.record(); r.start(); print('said'); sys.exit(7)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (7, "said\n")
+    done = children.program(code, status=7)
+    assert done.stdout == "said\n"
     assert "Traceback" not in done.stderr
 
 
@@ -622,11 +611,8 @@ def test_import_brings_numpy_and_nothing_else_of_the_kind():
         "import sys, eventprof; print([m for m in ('pandas', 'polars', 'pyarrow', 'rich', "
         "'duckdb', 'numpy.ma', 'asyncio', 'threading') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    known = subprocess.run(
-        [sys.executable, "-c", code.replace("eventprof", "numpy")],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = children.program(code)
+    known = children.program(code.replace("eventprof", "numpy"))
     # A numpy that does not bring threading itself is not what is tested.
     assert set(ast.literal_eval(done.stdout)) <= set(ast.literal_eval(known.stdout))
 

@@ -1,10 +1,9 @@
 """Labels of whole recordings: `record(labels=...)` and `eventprof run --label`."""
 
 import json
-import os
-import subprocess
 import sys
 
+import children
 import pytest
 from dev import shell
 
@@ -14,12 +13,7 @@ from eventprof.viewer.data import notes_of
 
 
 def run(folder, *arguments, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "eventprof", *map(str, arguments)],
-        cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return children.eventprof(*arguments, cwd=folder, **environment).stdout
 
 
 def labels_of(path):
@@ -78,12 +72,11 @@ def test_children_have_the_labels_of_the_command_line(tmp_path):
 
 def test_the_environment_gives_labels(tmp_path):
     (tmp_path / "p.py").write_text("pass\n")
-    done = subprocess.run(
-        [sys.executable, "p.py"], cwd=tmp_path, timeout=900, check=True,
-        env={**os.environ, "EVENTPROF": "label=release=B,memory=0",
-             "EVENTPROF_OUTPUT": str(tmp_path / "e.epr")},
+    children.run(
+        sys.executable, "p.py",
+        cwd=tmp_path, EVENTPROF="label=release=B,memory=0",
+        EVENTPROF_OUTPUT=str(tmp_path / "e.epr"),
     )  # fmt: skip
-    assert done.returncode == 0
     assert labels_of(tmp_path / "e.epr") == {"release": "B"}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import subprocess
 import threading
 import time
 from collections import Counter
 
+import children
 import pytest
 import raw
 from children import child
@@ -327,7 +327,7 @@ def test_allocations_in_every_round_of_a_threads_end(first, tmp_path):
         pytest.skip("no C compiler")
     source, library = tmp_path / "rounds.c", tmp_path / "rounds.so"
     source.write_text(ROUNDS.replace("SIZE", str(SIZE)))
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    children.run(compiler, "-shared", "-fPIC", "-o", library, source)
     count = 50
     status, output, errors = child(
         f"""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import _thread
 import gc
-import os
-import subprocess
 import sys
 import threading
 import time
 
+import children
 import numpy as np
 import pytest
 import raw
@@ -78,7 +77,7 @@ with eventprof.record() as rec: len("")
 rec.trace.events["name"]
 print(before, sys._is_gil_enabled())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
+    done = children.program(code)
 
     assert (done.stdout, done.stderr) == ("False False\n", "")
 
@@ -290,10 +289,7 @@ with warnings.catch_warnings(record=True) as seen:
     eventprof.record(calls=False, c_calls=False)
 print(sys._jit.is_enabled(), [(w.category.__name__, "gh-156319" in str(w.message)) for w in seen])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=900,
-        env=dict(os.environ, PYTHON_JIT=str(int(on))),
-    )  # fmt: skip
+    done = children.program(code, PYTHON_JIT=str(int(on)))
 
     if on and done.stdout.startswith("False"):
         pytest.skip("built without the JIT")

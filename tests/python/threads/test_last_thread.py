@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import textwrap
 
+import children
 import pytest
 from amounts import pairs
 
@@ -325,11 +326,8 @@ def test_a_program_that_initialises_python_twice_ends(tmp_path):
     version = sysconfig.get_config_var("LDVERSION")
     include = sysconfig.get_path("include")
     words = [f"-I{include}", "embedding.c", f"-L{library}", f"-lpython{version}"]
-    compiled = subprocess.run(
-        [compiler, *words, f"-Wl,-rpath,{library}", "-o", "embedding"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
+    compiled = children.run(
+        compiler, *words, f"-Wl,-rpath,{library}", "-o", "embedding", status=None, cwd=tmp_path
     )
     if "Python.h" in compiled.stderr:
         pytest.skip("no headers of Python")
