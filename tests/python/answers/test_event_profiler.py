@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import doctest
 import gc
-import subprocess
 import sys
 import threading
 import time
 import weakref
 from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 import raw
@@ -680,9 +680,7 @@ prof.start()
 [bytearray(100) for _ in range(1000)]
 raise SystemExit(7)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-
-    assert (run.returncode, run.stdout) == (7, "")
+    assert children.program(code, status=7).stdout == ""
 
 
 def test_without_pandas_the_extra_is_named():
@@ -698,6 +696,6 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = children.program(code)
 
     assert "pip install 'eventprof[pandas]'" in run.stdout, run.stderr

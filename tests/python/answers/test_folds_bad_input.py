@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import types
 
+import children
 import numpy as np
 import pytest
 from amounts import amount
@@ -143,7 +143,7 @@ def test_more_functions_than_nodes_are_folded_into_other_and_that_is_said(tmp_pa
         "        types.FunctionType(code.replace(co_name=f'f{i}', co_qualname=f'f{i}'), {})()\n",
         encoding="utf-8",
     )
-    subprocess.run([sys.executable, str(script), str(path)], check=True, timeout=600)
+    children.run(sys.executable, script, path)
 
     text, kib = ask(path, "tree", max_nodes=amount(max_nodes, 0))
     head = text.splitlines()[0]

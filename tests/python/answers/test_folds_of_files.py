@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 
+import children
 import pytest
 from amounts import pairs
 from folding import WORK, assert_same_without_columns, record, wait_until_gone
@@ -56,8 +55,7 @@ def test_log_of_a_killed_program(tmp_path):
         "work(5000)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], timeout=900)
-    assert done.returncode == -signal.SIGKILL
+    children.program(program, status=-signal.SIGKILL)
 
     trace = assert_same_without_columns(path)
 
@@ -177,10 +175,6 @@ print(held, printed.getvalue().split()[0].replace(",", ""))
 """
 
 
-def run(program, *arguments):
-    subprocess.run([sys.executable, "-c", program, *map(str, arguments)], timeout=600, check=True)
-
-
 @pytest.fixture
 def ask(forks, tmp_path):
     """Return what a verb held at most, in KiB, and its first word."""
@@ -198,7 +192,7 @@ def recordings(tmp_path_factory):
     """A short and a long recording of three threads: a log and an archive of each."""
     folder = tmp_path_factory.mktemp("recordings")
     for size, count in (("short", 10_000), ("long", 40_000)):
-        run(RECORD, folder / f"{size}.epr", count)
+        children.program(RECORD, folder / f"{size}.epr", count)
         eventprof.open(folder / f"{size}.epr").save(folder / f"{size}-archive.epr")
     # Columns alone would take 17 bytes an event, and 24 more a block.
     assert eventprof.open(folder / "long-archive.epr")._facts["events"] > 1_500_000
@@ -270,7 +264,7 @@ with eventprof.record(output=sys.argv[1], on_full="grow"):
     )
     kib = {}
     for size, count in (("short", 5_000), ("long", 200_000)):
-        run(few_own_calls, tmp_path / f"{size}.epr", count)
+        children.program(few_own_calls, tmp_path / f"{size}.epr", count)
         kib[size], events = ask("analyze", tmp_path / f"{size}.epr")
 
     assert events > 1_000_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import children
 import pytest
 
 jinja2 = pytest.importorskip("jinja2")
@@ -115,9 +115,7 @@ UNSEEN_ON_3_11 = {
 def git(folder, *arguments):
     """Run git, with no settings of the user's."""
     who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "core.autocrlf=false")
-    return subprocess.run(
-        ["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout
+    return children.run("git", *who, *arguments, cwd=folder).stdout
 
 
 def changed_line(folder):

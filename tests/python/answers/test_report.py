@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import os
 import re
-import subprocess
 import sys
 import threading
 from collections import Counter
 
+import children
 import numpy as np
 import pytest
 from hypothesis import given
@@ -497,7 +497,7 @@ def test_without_rich_the_error_names_it():
         "except ModuleNotFoundError as error: print(error.name, error)"
     )
 
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = children.program(code)
 
     assert run.stdout.startswith("rich report() and str() of a trace need rich")
     assert "pip install rich" in run.stdout

@@ -9,11 +9,10 @@ import json
 import os
 import queue
 import struct
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
+import children
 import footprint
 import nasty
 import programs
@@ -288,10 +287,7 @@ for _ in range(30):
 
 
 def run_program(path, end):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(end=end), str(path)], timeout=900, check=False
-    )
-    return done.returncode
+    return children.program(PROGRAM.format(end=end), path, status=None).returncode
 
 
 @pytest.fixture
@@ -302,10 +298,7 @@ def killed(tmp_path):
 
 
 def command(*words):
-    done = subprocess.run(
-        [sys.executable, "-m", "eventprof", "verify", *map(str, words)],
-        capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+    done = children.eventprof("verify", *words, status=None)
     return done.returncode, done.stdout, done.stderr
 
 

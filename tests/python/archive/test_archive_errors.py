@@ -8,11 +8,10 @@ import random
 import resource
 import stat
 import struct
-import subprocess
-import sys
 import warnings
 import zlib
 
+import children
 import programs
 import pytest
 import read_archive
@@ -289,7 +288,7 @@ def test_without_rights_it_is_a_permission_error(saved, tmp_path):
     tmp_path.chmod(0o755)
     wanted = [str(saved), str(closed / "new.epr")]
 
-    done = subprocess.run([sys.executable, "-c", NOBODY, *wanted], capture_output=True, text=True)
+    done = children.program(NOBODY, *wanted)
 
     # As another user, the directory of the test may be out of reach: that is no right, too.
     assert done.stdout.split() == wanted, done.stderr

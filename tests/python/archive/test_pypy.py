@@ -13,6 +13,7 @@ from functools import cache
 from glob import glob
 from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 from read_archive import read
@@ -82,9 +83,7 @@ def find_pypy() -> str | None:
     code = "import sys; print(sys.implementation.name, sys.version_info >= (3, 11))"
     for candidate in filter(None, candidates):
         try:
-            done = subprocess.run(
-                [candidate, "-c", code], capture_output=True, text=True, timeout=900, check=False
-            )
+            done = children.run(candidate, "-c", code, status=None)
         except (OSError, subprocess.TimeoutExpired):
             continue
         if done.stdout.split() == ["pypy", "True"]:
@@ -101,14 +100,7 @@ def written(tmp_path_factory):
     directory = tmp_path_factory.mktemp("pypy")
     archive, tables, program = (directory / name for name in ("x.epr", "x.json", "x.py"))
     program.write_text(PROGRAM)
-    done = subprocess.run(
-        [pypy, str(program), str(SOURCES), str(archive), str(tables)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    children.run(pypy, program, SOURCES, archive, tables)
     return archive, json.loads(tables.read_text())
 
 

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 
+import children
 import exported
 import numpy as np
 import pytest
@@ -198,10 +199,8 @@ def called(sums):
 
 def annotated(path, *options):
     """What callgrind_annotate tells of each function: its name with the file, and ns."""
-    lines = subprocess.run(
-        ["callgrind_annotate", "--threshold=100", "--show=ns", "--auto=no", *options, path],
-        cwd=path.parent, capture_output=True, check=True, env={**os.environ, "LC_ALL": "C.UTF-8"},
-    ).stdout.decode().split("\n")  # fmt: skip
+    command = ["callgrind_annotate", "--threshold=100", "--show=ns", "--auto=no", *options, path]
+    lines = children.run(*command, cwd=path.parent, LC_ALL="C.UTF-8").stdout.split("\n")
     return [
         (
             match[2].strip().removesuffix(" (calculated)"),

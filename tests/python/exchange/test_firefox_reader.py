@@ -12,9 +12,9 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
+import children
 import pytest
 from exported import TRACES, names_of, sums_of
 from exporting import export
@@ -30,13 +30,12 @@ def profiler(tmp_path):
     if script is None or node is None:
         pytest.skip("no profiler-cli here")
     # The path of a socket is in it, and must be short.
-    environment = {**os.environ, "PROFILER_CLI_SESSION_DIR": os.path.relpath(tmp_path / "s")}
+    session = os.path.relpath(tmp_path / "s")
 
     def ask(*words, attempts=20):
-        done = subprocess.run(
-            [node, str(Path(script).resolve()), *words], capture_output=True, text=True,
-            timeout=900, env=environment,
-        )  # fmt: skip
+        done = children.run(
+            node, Path(script).resolve(), *words, status=None, PROFILER_CLI_SESSION_DIR=session
+        )
         late = re.search(r"may still be running as pid (\d+)", done.stderr)
         if late and attempts:  # it gives its daemon half a second, which a busy machine may not
             with contextlib.suppress(ProcessLookupError):

@@ -13,9 +13,9 @@ import pstats
 import random
 import re
 import struct
-import subprocess
 import sys
 
+import children
 import exported
 import numpy as np
 import pytest
@@ -223,13 +223,7 @@ def test_sums_alone_are_no_calls_to_export(tmp_path):
 
 def run(folder, *arguments, program=PROGRAM):
     (folder / "program.py").write_text(program)
-    subprocess.run(
-        [sys.executable, "-P", "-m", *arguments],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        timeout=900,
-    )
+    children.run(sys.executable, "-P", "-m", *arguments, cwd=folder)
 
 
 def compare_with_viztracer(path):
@@ -610,9 +604,9 @@ def test_real_statistics_are_their_own(ending):
 @pytest.mark.skipif(sys.version_info < (3, 15), reason="profiling.sampling came with Python 3.15")
 def test_sampling_of_this_python(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM + "    import time\n    time.sleep(0.5)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "profiling.sampling", "run", "--binary", "-o", "x.bin", "program.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=900,
+    done = children.run(
+        sys.executable, "-m", "profiling.sampling", "run", "--binary", "-o", "x.bin", "program.py",
+        status=None, cwd=tmp_path,
     )  # fmt: skip
     if done.returncode:
         pytest.skip(f"profiling.sampling does not run here: {done.stderr[-200:]}")

@@ -8,12 +8,12 @@ import marshal
 import pathlib
 import signal
 import struct
-import subprocess
 import sys
 import types
 import warnings
 import zlib
 
+import children
 import pytest
 
 import eventprof
@@ -345,7 +345,7 @@ def test_memray_does_not_say_that_the_program_was_killed(tmp_path):
     program.write_text("import os\nkept = [bytearray(12347) for _ in range(9)]\nos._exit(0)\n")
     out = tmp_path / "m.bin"
     command = [sys.executable, "-m", "memray", "run", "-q", "-o", str(out), str(program)]
-    subprocess.run(command, check=False, capture_output=True, timeout=900)
+    children.run(*command, status=None)
 
     line = headline(eventprof.open(out))
     assert "whether the end is missing is unknown" in line and "nothing lost" not in line
@@ -403,10 +403,7 @@ def test_pyinstrument_writes_what_is_read(tmp_path):
     )
     for form in ("json", "pyisession"):
         out = tmp_path / f"x.{form}"
-        subprocess.run(
-            [sys.executable, "-m", "pyinstrument", "-r", form, "-o", str(out), str(program)],
-            check=True, capture_output=True, timeout=900,
-        )  # fmt: skip
+        children.run(sys.executable, "-m", "pyinstrument", "-r", form, "-o", out, program)
         trace = eventprof.open(out)
         assert "f" in set(trace.functions["name"])
         samples = json.loads(out.read_text())["sample_count"]

@@ -10,9 +10,9 @@ import collections
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
+import children
 import exported
 import pytest
 from exported import TRACES, Sums, sums_of
@@ -58,12 +58,10 @@ def answers(tmp_path_factory):
         for word in ("perfetto", "chrome"):
             made[name, word] = trace, path.with_suffix(f".{word}")
             trace.export(made[name, word][1], word)
-    done = subprocess.run(
-        [node, HERE / "trace_processor.mjs", str(folder), json.dumps(list(QUERIES.values()))]
-        + [path for _, path in made.values()],
-        capture_output=True, text=True, timeout=900,
+    done = children.run(
+        node, HERE / "trace_processor.mjs", folder, json.dumps(list(QUERIES.values())),
+        *(path for _, path in made.values()),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.removesuffix("\n").split("\n")
     return {
         key: (*known, dict(zip(QUERIES, json.loads(line), strict=True)))

@@ -9,7 +9,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 import exported
 import pytest
 from exporting import require
-from running import environment
+from running import execute
 
 import eventprof
 from eventprof import cli
@@ -47,10 +46,7 @@ def folder(tmp_path, monkeypatch):
 
 def started(folder, *words, **env):
     """A process of eventprof."""
-    return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment() | env, capture_output=True, text=True,
-        timeout=900,
-    )  # fmt: skip
+    return execute([sys.executable, *words], folder, **env)
 
 
 @contextlib.contextmanager

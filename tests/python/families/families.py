@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
+
+import children
 
 import eventprof
 
@@ -31,12 +32,10 @@ def write(folder, **files):
 
 def run(folder, *arguments, status=0, **more):
     """Run ``eventprof run`` there."""
-    found = subprocess.run(
-        [sys.executable, *RUN, *arguments],
-        cwd=folder, env=environment(folder, **more), capture_output=True, text=True, timeout=900,
+    return children.run(
+        sys.executable, *RUN, *arguments,
+        status=status, cwd=folder, environment=environment(folder, **more),
     )  # fmt: skip
-    assert found.returncode == status, found.stderr
-    return found
 
 
 def calls_of(trace, name):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import children
 import families
 import pytest
 import raw
@@ -339,9 +340,9 @@ def test_by_the_environment(tmp_path):
     write(tmp_path, main=FORKS)
 
     for _ in range(2):
-        subprocess.run(
-            [sys.executable, "main.py"], cwd=tmp_path, check=True,
-            env=families.environment(tmp_path, EVENTPROF="memory=0", EVENTPROF_OUTPUT="all.epd"),
+        children.run(
+            sys.executable, "main.py", cwd=tmp_path, environment=families.environment(tmp_path),
+            EVENTPROF="memory=0", EVENTPROF_OUTPUT="all.epd",
         )  # fmt: skip
 
     trace = eventprof.open(tmp_path / "all.epd")
@@ -530,9 +531,9 @@ def test_a_warning_with_the_rate_comes_before_the_limit(tmp_path):
     """
     write(tmp_path, main=program)
 
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "main.py", "x.epd"], cwd=tmp_path, capture_output=True,
-        text=True, check=True, env=families.environment(tmp_path),
+    found = children.run(
+        sys.executable, "-W", "ignore", "main.py", "x.epd",
+        cwd=tmp_path, environment=families.environment(tmp_path),
     )  # fmt: skip
 
     (line,) = found.stderr.splitlines()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
+import children
 import numpy
 import pytest
 
@@ -106,11 +104,11 @@ def test_wrong_options_say_what_there_is(outputs):
 
 
 def test_without_ipython_the_error_names_the_extra():
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; sys.modules['IPython'] = None; import eventprof; "
-         "eventprof.load_ipython_extension(None)"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = children.program(
+        "import sys; sys.modules['IPython'] = None; import eventprof; "
+        "eventprof.load_ipython_extension(None)",
+        status=1,
+    )
 
     assert "pip install 'eventprof[notebook]'" in done.stderr
 

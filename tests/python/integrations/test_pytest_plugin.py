@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree
 
+import children
 import pytest
 
 import eventprof
@@ -76,10 +75,7 @@ def test_nothing_is_loaded_until_a_test_asks(suite):
 def test_without_pytest_the_error_names_the_extra(tmp_path):
     (tmp_path / "pytest.py").write_text("raise ModuleNotFoundError('no', name='pytest')\n")
 
-    done = subprocess.run(
-        [sys.executable, "-c", "import eventprof.plugins.pytest_entry"],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+    done = children.program("import eventprof.plugins.pytest_entry", status=1, cwd=tmp_path)
 
     assert "pip install 'eventprof[pytest]'" in done.stderr
 

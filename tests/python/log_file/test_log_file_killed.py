@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 
+import children
 import numpy as np
 import pytest
 from log_children import environment, facts, kill_one, names_called, run_to_end
@@ -218,19 +219,10 @@ def test_multiprocessing(method, tmp_path):
     )
     output = tmp_path / "out"
     output.mkdir()
-    subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "ignore",
-            str(tmp_path / "program.py"),
-            str(output / "a.epr"),
-            method,
-        ],
-        env={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=True,
-        timeout=900,
-    )
+    children.run(
+        sys.executable, "-W", "ignore", tmp_path / "program.py", output / "a.epr", method,
+        environment={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
 
     traces = {name: eventprof.open(output / name) for name in os.listdir(output)}
     tasks = sum(names_called(trace).count("task") for trace in traces.values())

@@ -7,8 +7,8 @@ import os
 import shutil
 import signal
 import stat
-import subprocess
 
+import children
 import pytest
 from log_children import assert_same, leaf, names_called, run_to_end, work
 
@@ -250,11 +250,11 @@ def tiny_disk(tmp_path):
     folder = tmp_path / "tiny"
     folder.mkdir()
     mount = shutil.which("mount")
-    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=6m", "none", str(folder)],
-                                       capture_output=True, check=False).returncode != 0:  # fmt: skip
+    disk = ["-t", "tmpfs", "-o", "size=6m", "none", folder]
+    if mount is None or children.run(mount, *disk, status=None).returncode != 0:
         pytest.skip("may not mount a small disk")
     yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    children.run("umount", "-l", folder)
 
 
 @pytest.mark.thorough

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from importlib import resources
 from pathlib import Path
 
+import children
 import pytest
 
 from eventprof._words import show_bytes, show_ns
@@ -23,9 +23,7 @@ def node():
     found = shutil.which("node")
     if found is None:
         pytest.skip("no node here: apt-get install nodejs")
-    printed = subprocess.run(
-        [found, "--version"], capture_output=True, text=True, timeout=900
-    ).stdout
+    printed = children.run(found, "--version").stdout
     if int(printed.removeprefix("v").partition(".")[0]) < 18:
         pytest.skip(f"node {printed.strip()} has no test runner")
     return found
@@ -35,10 +33,7 @@ def node():
 def test_the_modules_joined_are_one_script(tmp_path, modules):
     """No name at the top of a module is used by another one, too."""
     (tmp_path / "page.cjs").write_text(code(modules))
-    done = subprocess.run(
-        [node(), "--check", "page.cjs"], cwd=tmp_path, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0, done.stderr
+    children.run(node(), "--check", "page.cjs", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("modules", [MODULES, flamegraph.MODULES, heatmap.MODULES])
@@ -66,11 +61,8 @@ def test_modules_in_node(tmp_path, name):
     copy_modules(tmp_path / "viewer")
     shutil.copy(TESTS / name, tmp_path)
 
-    done = subprocess.run(
-        [node(), "--test", name], cwd=tmp_path, capture_output=True, text=True, timeout=900
-    )
+    done = children.run(node(), "--test", name, cwd=tmp_path)
 
-    assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"\bpass [1-9]", done.stdout), done.stdout
 
 
@@ -91,10 +83,6 @@ def test_the_page_writes_times_and_sizes_as_reports_do(tmp_path):
         """
     (tmp_path / "shown.mjs").write_text(script)
 
-    done = subprocess.run(
-        [node(), "shown.mjs", json.dumps(values)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    done = children.run(node(), "shown.mjs", json.dumps(values), cwd=tmp_path)
 
-    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[show_ns(value), show_bytes(value)] for value in values]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import re
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+import children
 import pytest
 
 import eventprof
@@ -133,12 +132,11 @@ def test_run_opens_the_page_when_the_program_has_ended(tmp_path):
     )
     (tmp_path / "opened.sh").write_text('#!/bin/sh\necho "$1" > opened\n')
     (tmp_path / "opened.sh").chmod(0o755)
-    made = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "--view", "-o", "a.epr", "main.py"],
-        cwd=tmp_path, text=True, capture_output=True, timeout=900,
-        env={**os.environ, "BROWSER": str(tmp_path / "opened.sh"), "TMPDIR": str(tmp_path)},
+    made = children.eventprof(
+        "run", "--view", "-o", "a.epr", "main.py",
+        cwd=tmp_path, BROWSER=str(tmp_path / "opened.sh"), TMPDIR=str(tmp_path),
     )  # fmt: skip
-    assert (made.returncode, made.stdout) == (0, "last\n")
+    assert made.stdout == "last\n"
     page = re.search(r"^eventprof: the page is (.*)$", made.stderr, re.MULTILINE)
     assert page, made.stderr
     assert set(sections_of(Path(page[1]).read_bytes())) >= {"head", "c0"}

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import children
 import numpy as np
 import pytest
 
@@ -17,14 +18,11 @@ from eventprof import demo
 
 
 def run(folder, *arguments, start=("-m", "eventprof.demo"), path=sys.path):
-    return subprocess.run(
-        [sys.executable, "-X", f"pycache_prefix={folder}", *start, *arguments],
-        cwd=folder,
-        env={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(filter(None, path))},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=900,
-    )
+    return children.run(
+        sys.executable, "-X", f"pycache_prefix={folder}", *start, *arguments,
+        status=None, cwd=folder,
+        environment={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(filter(None, path))},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +84,7 @@ def test_a_dataframe_has_every_event_too(tmp_path):
     assert len(events) == shown_count(done) > 100_000
     assert events.time.is_monotonic_increasing
     lines = re.findall(r">>> (.*)", done.stdout)
-    subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, check=True)
+    children.program("\n".join(lines), cwd=tmp_path)
 
 
 def test_live_memory_stays_where_nothing_happens():

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import os
-import subprocess
 import sys
 import tomllib
 
+import children
 import pytest
 from dev import __main__ as start
 from dev import environments, lint, packages, pythons, results, sanitize, shell
@@ -29,14 +28,10 @@ def build(tmp_path, monkeypatch):
 
 def dev(*arguments, path=None, **environment):
     """Run ./dev as a program."""
-    return subprocess.run(
-        [str(ROOT / "dev"), *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **({"PATH": path} if path else {}), **environment},
-        cwd=ROOT,
-        timeout=900,
-    )
+    return children.run(
+        ROOT / "dev", *arguments,
+        status=None, cwd=ROOT, **{"PATH": path} if path else {}, **environment,
+    )  # fmt: skip
 
 
 # ---- The front door ------------------------------------------------------------------------------

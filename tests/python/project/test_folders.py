@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+import children
 
 TESTS = Path(__file__).parents[1]
 
@@ -18,9 +19,7 @@ def collected(folder, *arguments):
         f"[pytest]\nmarkers = newest: once\npythonpath = {TESTS / 'helpers'}\n"
     )
     command = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=900
-    ).stdout
+    return children.run(sys.executable, *command, status=None, cwd=folder).stdout
 
 
 def write(path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
+import children
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -77,12 +78,8 @@ def compiler() -> list[str]:
 def found_headers(paths: list[pathlib.Path], names: Iterable[str]) -> set[str]:
     """Which of these headers the compiler finds in the folders of an include path."""
     source = "".join(f'#if __has_include("{name}")\nfound {name}\n#endif\n' for name in names)
-    done = subprocess.run(
-        [*compiler(), *(f"-iquote{path}" for path in paths), "-E", "-P", "-xc", "-"],
-        input=source,
-        text=True,
-        capture_output=True,
-        check=True,
+    done = children.run(
+        *compiler(), *(f"-iquote{path}" for path in paths), "-E", "-P", "-xc", "-", stdin=source
     )
     return set(re.findall(r"^found (.*)$", done.stdout, re.MULTILINE))
 
@@ -169,13 +166,7 @@ def meson(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = shutil.which("meson", path=path)
     if command is None:
         pytest.skip("no meson")
-    return subprocess.run(
-        [command, *map(str, arguments)],
-        env=os.environ | {"PATH": path},
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    return children.run(command, *arguments, status=None, PATH=path)
 
 
 @pytest.fixture(scope="module")

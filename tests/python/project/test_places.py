@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import children
 import pytest
 
 import eventprof
@@ -271,13 +271,7 @@ def append(path, text):
 
 def run(*command, cwd):
     path = f"{MESON.parent}:/usr/local/bin:/usr/bin:/bin"
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        env={"PATH": path, "HOME": str(cwd)},
+    done = children.run(
+        *command, cwd=cwd, timeout=1200, environment={"PATH": path, "HOME": str(cwd)}
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

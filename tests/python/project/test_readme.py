@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+import children
 import pytest
 
 README = Path(__file__).parents[3] / "README.rst"
@@ -35,14 +35,7 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
     expected = text.rpartition("$ eventprof")[2]
 
     for command in commands:
-        done = subprocess.run(
-            [sys.executable, "-m", "eventprof", *shlex.split(command)],
-            cwd=tmp_path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+        done = children.eventprof(*shlex.split(command), cwd=tmp_path, environment=environment())
 
     printed, expected = done.stdout.splitlines(), expected.splitlines()[1:]
     assert re.match(

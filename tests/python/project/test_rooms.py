@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 
+import children
 import pytest
 from dev import rooms, shell
 
@@ -154,8 +153,6 @@ def test_importing_the_package_loads_no_numpy_and_no_tables():
         "('numpy', 'rich', 'eventprof.trace', 'eventprof.tables', 'eventprof.show', 'eventprof.cli', 'json'))))"
     )
 
-    result = subprocess.run(
-        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
-    )
+    result = children.program(code, flags=["-P"])
 
     assert result.stdout.strip() == "[]"

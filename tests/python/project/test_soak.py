@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import children
 import pytest
 from amounts import amount
 
 
 def run(program, *arguments, folder):
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parents[3] / "tools/long" / program, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
+    done = children.run(
+        sys.executable, Path(__file__).parents[3] / "tools/long" / program, *arguments, cwd=folder
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 

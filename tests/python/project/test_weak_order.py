@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 
+import children
 import pytest
 from dev import shell
 
@@ -25,14 +25,14 @@ def functions(tmp_path_factory):
     for name, text in (("gnu/stubs-32.h", ""), ("bits/wordsize.h", "#define __WORDSIZE 64\n")):
         (folder / name).parent.mkdir()
         (folder / name).write_text(text)
-    multiarch = subprocess.run(["clang", "-print-multiarch"], capture_output=True, text=True)
+    multiarch = children.run("clang", "-print-multiarch")
     command = [
         "clang", "--target=aarch64-linux-gnu", "-O2", "-std=c11", "-D_GNU_SOURCE",
         "-D__regparm__(n)=", '-DEP_VERSION="0"', f"-isystem{folder}", f"-isystem/usr/include/{multiarch.stdout.strip()}",
         *(f"-iquote{CORE / name}" for name in ("base", "names", "store")),
         "-S", "-o", str(folder / "log.s"), str(CORE / "record" / "log.c"),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = children.run(*command, status=None)
     if "fatal error" in done.stderr:
         pytest.skip(f"no headers that clang takes for arm64: {done.stderr.splitlines()[-3:]}")
     assert done.returncode == 0, done.stderr

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 
+import children
 import pytest
 
 import eventprof
@@ -17,15 +16,7 @@ SMALLEST = 4 * KIB
 
 
 def run(code, *arguments, status=0, **options):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        **options,
-    )
-    assert done.returncode == status, done.stderr
-    return done.stdout
+    return children.program(code, *arguments, status=status, **options).stdout
 
 
 # ---- The bound -------------------------------------------------------------------------------------
@@ -166,7 +157,7 @@ def test_threads_start_where_memory_is_limited():
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert not rec.trace.loss, rec.trace.loss
     """
-    run(code, env={**os.environ, "MALLOC_ARENA_MAX": "1"})  # an arena is 128 MiB of addresses
+    run(code, MALLOC_ARENA_MAX="1")  # an arena is 128 MiB of addresses
 
 
 def test_a_file_ends_where_its_records_do(tmp_path):
@@ -260,12 +251,9 @@ def test_a_log_rotation_under_run(tmp_path):
             print("worked")
         """)
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-o", "a.epr", "main.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    done = children.eventprof("run", "-o", "a.epr", "main.py", cwd=tmp_path)
 
-    assert (done.returncode, done.stdout) == (0, "worked\n")
+    assert done.stdout == "worked\n"
     assert "cut the file off" in done.stderr and "overwritten" not in done.stderr
 
 
@@ -381,10 +369,7 @@ def test_the_line_at_the_end_says_how_many_children_have_no_file(tmp_path, count
     )
     (tmp_path / "files").mkdir()
 
-    done = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-o", "files/a.epr", "main.py", str(count)],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=900,
-    )  # fmt: skip
+    done = children.eventprof("run", "-o", "files/a.epr", "main.py", count, cwd=tmp_path)
 
     words = {0: "", 1: "1 forked process could", 3: "3 forked processes could"}[count]
     line = done.stderr.splitlines()[-1]

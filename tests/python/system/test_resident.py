@@ -13,6 +13,7 @@ import time
 import warnings
 from pathlib import Path
 
+import children
 import pytest
 import raw
 from running import alone
@@ -302,15 +303,7 @@ def test_a_helper_thread_that_is_ended_while_it_samples_makes_nothing_more(tmp_p
         pytest.skip("needs a C compiler, and no other preloaded library")
     library = tmp_path / "slow_statm.so"
     source = Path(__file__).parent / "slow_statm.c"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", source, "-o", library, "-ldl"], check=True)
+    children.run(compiler, "-shared", "-fPIC", "-O1", source, "-o", library, "-ldl")
     (tmp_path / "forks.py").write_text(FORKS)
 
-    ended = subprocess.run(
-        [sys.executable, "-m", "eventprof", "run", "-o", "out-%p.epr", "forks.py"],
-        cwd=tmp_path,
-        env=os.environ | {"LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-    )
-
-    assert ended.returncode == 0, ended.stderr
+    children.eventprof("run", "-o", "out-%p.epr", "forks.py", cwd=tmp_path, LD_PRELOAD=str(library))

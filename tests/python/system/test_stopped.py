@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import children
 import numpy as np
 import pytest
 
@@ -99,9 +100,9 @@ def test_a_clock_of_the_day_that_is_set_moves_no_event(tmp_path):
         pytest.skip("no C compiler")
     source, library, path = tmp_path / "s.c", tmp_path / "s.so", tmp_path / "forks.epd"
     source.write_text(STEPS)
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    children.run(compiler, "-shared", "-fPIC", "-o", library, source, "-ldl")
     command = [sys.executable, "-m", "eventprof", "run", "-q", "-o", path, "-c", FORKS]
-    subprocess.run(command, env={**os.environ, "LD_PRELOAD": os.fspath(library)}, check=True)
+    children.run(*command, LD_PRELOAD=os.fspath(library))
 
     trace = eventprof.open(path)
 

@@ -3,13 +3,12 @@
 import gc
 import importlib.util
 import json
-import os
 import shutil
-import subprocess
 import sys
 import weakref
 from collections import Counter, defaultdict
 
+import children
 import numpy as np
 import pytest
 
@@ -59,11 +58,7 @@ def recorded(tmp_path_factory):
     (folder / "program.py").write_text(PROGRAM)
     for k in (1, 2, 3):
         size = ["--buffer", "1MiB"] if k == 3 else []
-        subprocess.run(
-            [sys.executable, "-m", "eventprof", "run", "-o", folder / f"k{k}.epr", *size,
-             folder / "program.py", str(k)],
-            check=True, capture_output=True,
-        )  # fmt: skip
+        children.eventprof("run", "-o", folder / f"k{k}.epr", *size, folder / "program.py", k)
     with pytest.warns(eventprof.EventsLostWarning), eventprof.record(buffer="1 MiB") as rec:
         for _ in range(60_000):
             len(str(1))
@@ -401,12 +396,8 @@ def test_dask_adds_up_without_a_shuffle(made):
 def test_a_cluster_of_dask_gives_the_same(made, tmp_path):
     pytest.importorskip("distributed")
     pytest.importorskip("dask.dataframe")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CLUSTER, made, tmp_path], capture_output=True, text=True,
-        timeout=900,
-    )  # fmt: skip
+    done = children.program(CLUSTER, made, tmp_path, flags=["-W", "ignore"])
     alone = open_with("dask", made)
-    assert done.returncode == 0, done.stderr
     by_client, by_address, by_tasks = json.loads(done.stdout.splitlines()[-1])
     functions = alone.functions
     assert by_client == [functions[name].tolist() for name in ("function", "self", "p95")]
@@ -659,10 +650,7 @@ def test_odd_names_stay_as_they_are(name, tmp_path):
 
 
 def run(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "eventprof", "dataset", *map(os.fspath, words)],
-        capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    return children.eventprof("dataset", *words, status=None)
 
 
 @pytest.mark.thorough

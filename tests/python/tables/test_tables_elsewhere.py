@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 
+import children
 import numpy as np
 import pytest
 from tables_program import TABLES, escaped, leaf, lists
@@ -250,7 +251,6 @@ def test_a_column_outlives_table_and_batch_and_is_released_anywhere():
 
 def test_arrow_at_the_end_of_the_interpreter():
     pytest.importorskip("pyarrow")
-    import subprocess
 
     code = (
         "import builtins, eventprof, pyarrow, threading\n"
@@ -258,8 +258,8 @@ def test_arrow_at_the_end_of_the_interpreter():
         "builtins.kept = [rec.trace.events.to_arrow(), rec.trace.events.__arrow_c_stream__()]\n"
         "pyarrow.kept = rec.trace.functions.to_arrow()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = children.program(code)
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 12347])

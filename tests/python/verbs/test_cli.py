@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 
+import children
 import pytest
 
 import eventprof
@@ -41,10 +42,7 @@ def program(*arguments, cwd=None, **environment):
     for name in ("FORCE_COLOR", "NO_COLOR", "EVENTPROF"):
         if name not in environment:
             env.pop(name, None)
-    return subprocess.run(
-        [sys.executable, "-m", "eventprof", *map(str, arguments)],
-        cwd=cwd, env=env, capture_output=True, text=True, timeout=900,
-    )  # fmt: skip
+    return children.eventprof(*arguments, status=None, cwd=cwd, environment=env)
 
 
 @pytest.fixture(scope="module")
@@ -576,7 +574,7 @@ def test_completion_of_bash_completes(shown, tmp_path):
         "ask eventprof completion z; ask eventprof report comp"
     )
 
-    found = subprocess.run(["bash", "-uc", ask], cwd=tmp_path, capture_output=True, text=True)
+    found = children.run("bash", "-uc", ask, cwd=tmp_path)
 
     assert found.stdout.splitlines() == [
         "run report requests",
@@ -597,7 +595,7 @@ def test_completion_of_other_shells_is_their_language(shown, tmp_path, shell):
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
     (tmp_path / "script").write_text(text)
-    subprocess.run([shell, "-n", "script"], cwd=tmp_path, check=True)
+    children.run(shell, "-n", "script", cwd=tmp_path)
 
 
 def test_the_manual_page_is_clean_roff(shown, tmp_path):
@@ -606,9 +604,7 @@ def test_the_manual_page_is_clean_roff(shown, tmp_path):
     if shutil.which("groff") is None:
         pytest.skip("no groff here")
 
-    found = subprocess.run(
-        ["groff", "-ww", "-man", "-Tascii"], input=page, capture_output=True, text=True
-    )
+    found = children.run("groff", "-ww", "-man", "-Tascii", stdin=page)
 
     assert found.stderr == ""
     plain = re.sub(".\x08", "", found.stdout)  # bold letters are struck twice
@@ -625,6 +621,6 @@ def test_run_loads_no_more_than_it_needs(tmp_path):
 def test_the_package_does_not_load_the_command_line():
     code = "import sys, eventprof; print([m for m in sys.modules if m.startswith('eventprof.cli')])"
 
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = children.program(code)
 
     assert found.stdout == "[]\n"

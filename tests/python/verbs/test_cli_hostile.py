@@ -7,10 +7,9 @@ import csv
 import io
 import json
 import random
-import subprocess
-import sys
 import warnings
 
+import children
 import pytest
 from amounts import amount
 
@@ -59,8 +58,7 @@ def verb(folder, monkeypatch):
     def run(*arguments, encoding="utf-8"):
         if arguments[0] == "run":
             # In a process of its own, which it makes look as the program expects it.
-            command = [sys.executable, "-m", "eventprof", *arguments]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+            done = children.eventprof(*arguments, status=None)
             return done.returncode, done.stdout, done.stderr
         out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
         err = io.StringIO()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import sys
 
+import children
 import pytest
 from json_schema import conform, conform_event
 
@@ -30,9 +30,7 @@ def recording(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guide")
     (folder / "script.py").write_text(PROGRAM)
     command = guide.STEPS[0][0].replace("FILE", "run.epr").split()[1:]
-    subprocess.run(
-        [sys.executable, "-P", "-m", "eventprof", *command], cwd=folder, check=True, timeout=900
-    )
+    children.run(sys.executable, "-P", "-m", "eventprof", *command, cwd=folder)
     return str(folder / "run.epr")
 
 
