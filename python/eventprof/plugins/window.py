@@ -173,17 +173,18 @@ _found: tuple[int, list[random.Random]] = (0, [])
 def _generators() -> list[random.Random]:
     """Return the generators of random numbers in globals of modules: that of `random`, Trio's.
 
-    A search takes milliseconds, so there is a new one only if modules were imported.
+    A search takes milliseconds, so there is a new one only if modules came or went.
     """
     global _found
-    if _found[0] != len(sys.modules):
+    modules = hash(tuple(map(id, list(sys.modules.values()))))
+    if _found[0] != modules:
         found = {
             id(value): value
             for module in list(sys.modules.values())
             for value in list(getattr(module, "__dict__", {}).values())
             if type(value) is random.Random
         }
-        _found = len(sys.modules), list(found.values())
+        _found = modules, list(found.values())
     return _found[1]
 
 
