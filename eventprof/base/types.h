@@ -393,6 +393,18 @@ typedef struct ep_text {
     size_t bytes;
 } ep_text;
 
+/* Returns: how many of its bytes to keep, at most `limit`: whole characters of UTF-8. */
+static inline size_t
+ep_text_cut(ep_text text, size_t limit)
+{
+    size_t bytes = text.at == NULL ? 0 : text.bytes < limit ? text.bytes
+                                                            : limit;
+    while (bytes < text.bytes && bytes > 0 && ((unsigned char)text.at[bytes] & 0xC0) == 0x80) {
+        bytes -= 1;
+    }
+    return bytes;
+}
+
 #define EP_STRING_NONE UINT32_MAX
 
 /* ---- Open calls ------------------------------------------------------------------------------ */

@@ -210,10 +210,11 @@ check_header(const ep_file_header *header, int64_t got, ep_error *error)
                        header->major > EP_FILE_MAJOR ? ": use a newer one" : "");
     }
     uint32_t phase = atomic_load_explicit(&header->phase, memory_order_relaxed);
-    size_t offset = header->major == 0                      ? offsetof(ep_file_header, major)
-                    : header->header_bytes < sizeof *header ? offsetof(ep_file_header, header_bytes)
-                    : !is_slot_unit(header)                 ? offsetof(ep_file_header, slot_bytes)
-                    : !is_plausible_head(header)            ? offsetof(ep_file_header, head_bytes)
+    size_t offset = header->major == 0 ? offsetof(ep_file_header, major)
+                    : header->header_bytes < EP_FILE_HEADER_BYTES_MIN
+                        ? offsetof(ep_file_header, header_bytes)
+                    : !is_slot_unit(header)      ? offsetof(ep_file_header, slot_bytes)
+                    : !is_plausible_head(header) ? offsetof(ep_file_header, head_bytes)
                     : header->metadata_bytes > EP_FILE_METADATA_LIMIT
                         ? offsetof(ep_file_header, metadata_bytes)
                     : phase > EP_FILE_FINISHED           ? offsetof(ep_file_header, phase)
@@ -295,6 +296,7 @@ read_header(ep_file_reader *reader, ep_error *error)
     bool whole = copy_words(facts->calls_from, header->calls_from, sizeof facts->calls_from - 1);
     whole = copy_words(facts->displaced, header->displaced, sizeof facts->displaced - 1) && whole;
     facts->words_damaged = !whole;
+    memcpy(facts->worker, header->worker, sizeof facts->worker - 1);
     facts->writer_lives = written && facts->phase != EP_FILE_FINISHED;
     return EP_OK;
 }

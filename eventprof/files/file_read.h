@@ -26,7 +26,8 @@ typedef struct ep_file_facts {
     uint64_t texts_lost;
     uint32_t children_lost, children_error;    /* as in the header */
     char calls_from[16], displaced[64];    /* as in the header, terminated */
-    bool words_damaged;            /* these two were damaged, and are empty */
+    char worker[EP_FILE_WORKER_BYTES];     /* as in the header, terminated */
+    bool words_damaged;            /* calls_from or displaced was damaged, and is empty */
     uint64_t unknown_events;       /* events left out, because this version does not know their kinds, */
     char unknown_words[160];       /* and the words of these kinds in the file */
     uint64_t note_count;           /* what is missing or damaged, the first of it in words */

@@ -252,7 +252,8 @@ merge_heads(ep_merged_stream *s, ep_decoded *out)
 {
     for (size_t i = 0; i < s->origin->count; i++) {
         const ep_merged_part *part = &s->origin->parts[i];
-        s->parts[i] = (ep_merge_part){head_of(&s->feeds[i]), part->offset_ns, part->process_id};
+        s->parts[i] = (ep_merge_part){head_of(&s->feeds[i]), part->offset_ns, part->process_id,
+                                      part->worker};
     }
     return ep_merge_heads(s->parts, s->origin->count, out);
 }

@@ -3,6 +3,7 @@
 #ifndef EP_MERGED_H
 #define EP_MERGED_H
 
+#include "format.h"
 #include "trace.h"
 #include "types.h"
 
@@ -11,6 +12,7 @@ typedef struct ep_merged_part {
                                 * cleared; nobody else may work on it while somebody works on the whole */
     int64_t offset_ns;         /* of its start, on the common time line; one is 0, none is less */
     uint64_t process_id;
+    char worker[EP_FILE_WORKER_BYTES];    /* what a pool or a server calls the process; empty: nothing */
 } ep_merged_part;
 
 /* Makes *out a trace of these parts. A part that occurs twice, or was made by this function, must have its

@@ -87,10 +87,7 @@ ep_thread_set_name(ep_thread *thread, ep_text name)
     if (atomic_load_explicit(&thread->named, memory_order_relaxed) || name.at == NULL) {
         return;
     }
-    size_t bytes = name.bytes < EP_THREAD_NAME_BYTES - 1 ? name.bytes : EP_THREAD_NAME_BYTES - 1;
-    while (bytes < name.bytes && bytes > 0 && ((unsigned char)name.at[bytes] & 0xC0) == 0x80) {
-        bytes -= 1;    /* cut between characters */
-    }
+    size_t bytes = ep_text_cut(name, EP_THREAD_NAME_BYTES - 1);
     memcpy(thread->name, name.at, bytes);
     thread->name[bytes] = 0;
     atomic_store_explicit(&thread->named, true, memory_order_release);

@@ -438,6 +438,8 @@ static ep_mutex texts_lock = EP_MUTEX_INIT;
 #define TAKES_LOCK EP_ACQUIRES(texts_lock)
 #define GIVES_LOCK EP_RELEASES(texts_lock)
 
+static char worker_name[EP_FILE_WORKER_BYTES] EP_GUARDED_BY(texts_lock);
+
 /* Seals the slot of texts with its length and sum, and unmaps it. */
 static void
 seal_texts(ep_file *file)
@@ -575,10 +577,39 @@ static const ep_names_sink names_sink = {
     .site = put_site,
 };
 
+static EP_REQUIRES(texts_lock) void put_worker_locked(ep_file *file)
+{
+    if (file != NULL) {
+        memcpy(file->header->worker, worker_name, sizeof worker_name);
+    }
+}
+
+void
+ep_file_name_worker(ep_text name, bool replace)
+{
+    size_t bytes = ep_text_cut(name, EP_FILE_WORKER_BYTES - 1);
+    ep_mutex_lock(&texts_lock);
+    if (bytes > 0 && (replace || worker_name[0] == 0)) {
+        memset(worker_name, 0, sizeof worker_name);
+        memcpy(worker_name, name.at, bytes);
+        put_worker_locked(atomic_load_explicit(&ep_file_of_texts, memory_order_relaxed));
+    }
+    ep_mutex_unlock(&texts_lock);
+}
+
+void
+ep_file_get_worker(char worker[EP_FILE_WORKER_BYTES])
+{
+    ep_mutex_lock(&texts_lock);
+    memcpy(worker, worker_name, sizeof worker_name);
+    ep_mutex_unlock(&texts_lock);
+}
+
 static void
 set_file_of_texts(void *file)
 {
     ep_mutex_lock(&texts_lock);
+    put_worker_locked(file);
     atomic_store_explicit(&ep_file_of_texts, file, memory_order_release);
     atomic_store_explicit(&ep_names_sink_now, file != NULL ? &names_sink : NULL, memory_order_release);
     ep_mutex_unlock(&texts_lock);
@@ -593,6 +624,9 @@ ep_file_begin_texts(ep_file *file)
 static void
 set_other_file_of_texts(void *file)
 {
+    ep_mutex_lock(&texts_lock);
+    put_worker_locked(file);
+    ep_mutex_unlock(&texts_lock);
     other_file_of_texts = file;
 }
 
@@ -626,6 +660,7 @@ ep_file_after_fork(bool child)
 {
     ep_guard_after_fork();
     if (child) {
+        memset(worker_name, 0, sizeof worker_name);    /* it is the parent's */
         atomic_store_explicit(&ep_file_of_texts, NULL, memory_order_relaxed);
         atomic_store_explicit(&ep_names_sink_now, NULL, memory_order_relaxed);
     }

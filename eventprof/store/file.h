@@ -151,6 +151,13 @@ ep_file *ep_file_create_for_child(const ep_file *parent);
 
 extern _Atomic(ep_file *) ep_file_of_texts;
 
+/* What a pool or a server calls this process, for its files: cut to EP_FILE_WORKER_BYTES. A forked child
+ * has none until it is given one. replace: also if it has one. A reader that looks just now may see half of
+ * it. */
+void ep_file_name_worker(ep_text name, bool replace);
+/* Copies it, terminated; empty: there is none. */
+void ep_file_get_worker(char worker[EP_FILE_WORKER_BYTES]);
+
 void ep_file_put_thread(const ep_thread *thread);
 /* A sample of the resident set, and what of it is the recorder's own; to the file that takes texts, if
  * there is one. */

@@ -8,6 +8,8 @@
 #ifndef EP_FORMAT_H
 #define EP_FORMAT_H
 
+#include <stddef.h>
+
 #include "types.h"
 
 #define EP_FILE_MAGIC "EVPLOG\x1a\n"
@@ -35,6 +37,7 @@ typedef enum ep_full_reason {
 } ep_full_reason;
 
 #define EP_FILE_KIND_WORD_BYTES 20
+#define EP_FILE_WORKER_BYTES 64
 
 /* Describes a kind of event for readers that do not know it. */
 typedef struct ep_file_kind {
@@ -82,7 +85,13 @@ typedef struct ep_file_header {
     uint64_t kinds_high;                 /* as `kinds`, from 64 on */
     ep_file_kind kind_table[EP_KIND_COUNT];    /* index = kind */
     int64_t start_own_bytes, stop_own_bytes;    /* of the resident set; 0: unknown */
+    /* What a pool or a server calls the process; UTF-8, zeros: it has no such name, or the file is of a
+     * version without it. */
+    char worker[EP_FILE_WORKER_BYTES];
 } ep_file_header;
+
+/* A header without `worker`, after which there are zeros. */
+#define EP_FILE_HEADER_BYTES_MIN offsetof(ep_file_header, worker)
 
 /* The kinds that were asked for. */
 static inline ep_kind_set

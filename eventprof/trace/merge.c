@@ -221,8 +221,14 @@ merge_threads(const ep_merge_part *parts, size_t count, ep_decoded *out)
                 bool named = atomic_load_explicit(&from->thread->named, memory_order_acquire);
                 name = named ? from->thread->name : "";
             }
-            snprintf(thread->name, sizeof thread->name, "%" PRIu64 "%s%.40s", part->process_id,
-                     name[0] != 0 ? " " : "", name);
+            const char *space = name[0] != 0 ? " " : "";
+            if (part->worker[0] != 0) {
+                snprintf(thread->name, sizeof thread->name, "%" PRIu64 " %.20s%s%.20s", part->process_id,
+                         part->worker, space, name);
+            } else {
+                snprintf(thread->name, sizeof thread->name, "%" PRIu64 "%s%.40s", part->process_id, space,
+                         name);
+            }
             atomic_store_explicit(&thread->named, true, memory_order_relaxed);
             if (ep_open_stack_copy(&from->open, &to->open) != EP_OK) {
                 return EP_NOMEM;

@@ -10,6 +10,7 @@ typedef struct ep_merge_part {
     const ep_decoded *decoded;
     int64_t offset_ns;         /* of its start, on the common time line */
     uint64_t process_id;
+    const char *worker;        /* view: what a pool or a server calls the process; empty: nothing */
 } ep_merge_part;
 
 /* Addresses of different processes are different blocks: the number of the process is added to them, from
@@ -18,7 +19,7 @@ typedef struct ep_merge_part {
 #define EP_MERGE_PARTS_MAX 65535
 
 /* Everything but the rows; the parts need no columns. Threads of the parts one after another, named
- * "PID NAME"; resident sets summed up. Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM,
+ * "PID WORKER NAME"; resident sets summed up. Returns: new in *out (ep_decoded_clear). Fails: EP_NOMEM,
  * EP_ARGUMENT (too many processes); *out untouched. */
 EP_CHECKED ep_status ep_merge_heads(const ep_merge_part *parts, size_t count, ep_decoded *out);
 

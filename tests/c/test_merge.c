@@ -187,7 +187,8 @@ check_threads(const ep_merge_part *parts, size_t count, const ep_decoded *merged
                 ck_assert_uint_eq(to->open.calls[d].site_id, from->open.calls[d].site_id);
             }
             char want[96];
-            snprintf(want, sizeof want, "%d %s", (int)parts[i].process_id,
+            snprintf(want, sizeof want, "%d %s%s%s", (int)parts[i].process_id, parts[i].worker,
+                     parts[i].worker[0] != 0 ? " " : "",
                      from->thread == NULL ? "?" : from->thread->name);
             ck_assert_str_eq(to->thread->name, want);
         }
@@ -242,7 +243,7 @@ START_TEST(all_rows_come_in_order_and_know_where_they_are_from)
         int64_t longest = 0;
         for (size_t i = 0; i < count; i++) {
             traces[i] = random_trace((uint32_t)i, threads);
-            parts[i] = (ep_merge_part){&traces[i], (int64_t)draw(300), 100 + i};
+            parts[i] = (ep_merge_part){&traces[i], (int64_t)draw(300), 100 + i, i % 2 ? "worker" : ""};
             int64_t end = traces[i].duration_ns + parts[i].offset_ns;
             longest = end > longest ? end : longest;
         }
@@ -273,7 +274,7 @@ START_TEST(without_memory_nothing_is_left)
 {
     static ep_thread threads[4];
     ep_decoded traces[2] = {random_trace(0, threads), random_trace(1, threads)};
-    ep_merge_part parts[2] = {{&traces[0], 0, 1}, {&traces[1], 7, 2}};
+    ep_merge_part parts[2] = {{&traces[0], 0, 1, ""}, {&traces[1], 7, 2, ""}};
     int failed = 0;
     for (long n = 0;; n++) {
         ep_decoded merged;

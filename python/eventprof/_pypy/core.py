@@ -79,6 +79,16 @@ def name_thread(native_id: int, name: str) -> None:
     log.thread_names[native_id] = name
 
 
+def name_worker(name: str) -> None:
+    """Keep what a pool calls this process, unless that is known."""
+    log.worker = log.worker or name
+
+
+def worker() -> str | None:
+    """Return what a pool calls this process."""
+    return log.worker
+
+
 def add_area(word: str, folders: Any, modules: Any) -> None:
     """Take notice of the folders of "stdlib" and "site-packages"."""
 

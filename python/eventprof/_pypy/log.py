@@ -38,6 +38,8 @@ OVERWRITE, STOP, GROW = range(3)  # as ON_FULL of arguments.py
 own_directory = "\0"
 #: Names of threads by native id.
 thread_names: dict[int, str] = {}
+#: What a pool calls this process.
+worker: str | None = None
 
 Hook = Callable[..., Any]
 
@@ -609,7 +611,9 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    """Begin anew in a forked child, without the parent's events."""
+    """Begin anew in a forked child, without the parent's events and name."""
+    global worker
+    worker = None
     for session in list(_running):
         session.forked()
 

@@ -131,6 +131,7 @@ def _why(error: OSError) -> str:
 def _finish() -> None:
     if _recorder is not None and _recorder.state == "running":
         with _not_interrupted:
+            _recorder._name_worker()
             _recorder.stop()
 
 

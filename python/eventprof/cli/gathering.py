@@ -90,7 +90,7 @@ def _summary(folder: str, recorder: Any, found: list[dict[str, Any]]) -> str:
         end = "events are counted by eventprof info"
         lost = sum(each["lost"] or 0 for each in found)
         end += f", {lost:,} LOST of those counted (see --buffer)" if lost else ""
-    running = sum(each["state"] == "running" and not _is_tracker(each) for each in found)
+    running = sum(each["state"] == "running" and not _is_server(each) for each in found)
     runs = f", {running:,} still recorded" if running else ""
     return (
         f"eventprof: {text} in {show_ns(duration)}, {end}{runs}{besides(recorder)}; to look at "
@@ -98,9 +98,13 @@ def _summary(folder: str, recorder: Any, found: list[dict[str, Any]]) -> str:
     )
 
 
-def _is_tracker(each: dict[str, Any]) -> bool:
-    """Return whether a process is multiprocessing's, which cleans up after the others."""
-    return any("multiprocessing.resource_tracker" in str(word) for word in each["command"])
+#: Code by which multiprocessing, and loky as it, start processes that serve the others.
+_SERVERS = ("resource_tracker import main", "multiprocessing.forkserver import main")
+
+
+def _is_server(each: dict[str, Any]) -> bool:
+    """Return whether a process is Python's own, which ends after the last that uses it."""
+    return any(code in str(word) for word in each["command"] for code in _SERVERS)
 
 
 def _line(each: dict[str, Any]) -> str:
@@ -111,9 +115,9 @@ def _line(each: dict[str, Any]) -> str:
         text = plural(each["events"], "event")
         text += f", {each['lost']:,} LOST" if each["lost"] else ""
     state = {"running": ", still runs", "unfinished": ", not stopped"}
-    if _is_tracker(each):
-        # It ends a moment after the last process that uses it.
+    if _is_server(each):
         state["running"] = ", Python's own process, which ends by itself"
     command = shlex.join(map(str, each["command"]))
     command = command if len(command) <= 40 else f"{command[:37]}..."
-    return printable(f"{each['file']}: {text}{state.get(each['state'], '')}; {command}")
+    worker = f"{each['worker']}, " if each.get("worker") else ""
+    return printable(f"{each['file']}: {text}{state.get(each['state'], '')}; {worker}{command}")

@@ -159,11 +159,12 @@ class Dataset:
             ``start_ns`` int64, since 1970; ``duration`` int64, ns; ``threads``, ``events``,
             ``lost`` int64; ``loss_reason`` and ``missing`` text, null where nothing is;
             ``peak`` bytes at ``peak_time``, ``live`` at the end; ``labels`` of the recording as a
-            JSON object, null where it has none.
+            JSON object, and ``worker``, what a pool or a server calls the process, null where there
+            is none.
         """
         names = ("process", "name", "host", "pid", "start_ns", "duration", "threads", "events",
                  "lost", "peak", "peak_time", "live", "folded", "has_lock", "loss_reason",
-                 "missing", "python", "command", "file", "labels")  # fmt: skip
+                 "missing", "python", "command", "file", "labels", "worker")  # fmt: skip
         rows = self._engine.rows("processes", names, ("events", "process"), where=self._where)
         return _table(self._title("processes"), rows)
 

@@ -132,7 +132,7 @@ class Recording:
             "name": os.path.splitext(os.path.basename(self._path))[0], "file": self._path,
             "host": known.get("hostname"), "python": known.get("python"), "command": command,
             "loss_reason": trace.loss.reason, "missing": "; ".join(missing) or None,
-            "labels": labels_text(known.get("labels")),
+            "labels": labels_text(known.get("labels")), "worker": known.get("worker"),
         }  # fmt: skip
         numbers = {
             "pid": known.get("pid"), "start_ns": known["start_ns"],

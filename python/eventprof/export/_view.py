@@ -458,7 +458,10 @@ class View:
 
     @cached_property
     def processes(self) -> list[tuple[int, str]]:
-        """The id and command of each process. The ids differ, also if two hosts gave out one."""
+        """The id of each process, and what it is called, or its command.
+
+        The ids differ, also if two hosts gave out one.
+        """
         rows = self.trace._recorder_metadata.get("processes") or ()
         if len(rows) < 2:
             return [(self.process, self.title)]
@@ -467,7 +470,8 @@ class View:
             number = int(row["pid"] or 0) or 2
             while number in found:
                 number += 1 << 22
-            found[number] = printable(" ".join(map(str, row["command"])) or "python")
+            command = " ".join(map(str, row["command"])) or "python"
+            found[number] = printable(row.get("worker") or command)
         return list(found.items())
 
     def pid_of(self, thread: int | None) -> int:

@@ -305,6 +305,7 @@ def describe(path: str, count_up_to: int = 0) -> dict[str, Any]:
         "boot": known.get("boot"),
         "ancestors": ancestors_of(facts.get("parent_pid"), known.get("ancestors")),
         "command": known.get("argv") or [],
+        "worker": facts["worker"],
         "start_ns": facts["start_ns"],
         "start_monotonic_ns": facts["start_monotonic_ns"],
         "end_ns": None,

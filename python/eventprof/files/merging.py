@@ -30,11 +30,12 @@ def merge(traces: Iterable[Trace]) -> Trace:
     Trace
         Time 0 is the earliest start. Traces of one boot of a machine are aligned by
         CLOCK_MONOTONIC, machines by CLOCK_REALTIME, so only as well as these agree;
-        ``metadata["clocks"]`` says which it was. The name of a thread has the process id in front;
-        functions of the same text are one. The upper 16 bits of an address are the number of the
-        trace, because the same address in two processes is not the same block. Live memory and
-        `Trace.resident` are sums. `Trace.processes` has a row for each process, and `Trace.events`,
-        `Trace.calls`, `Trace.allocations` and `Trace.threads` have a column ``process``. Each
+        ``metadata["clocks"]`` says which it was. The name of a thread has the process id in front,
+        and what a pool or a server calls the process; functions of the same text are one. The upper
+        16 bits of an address are the number of the trace, because the same address in two processes
+        is not the same block. Live memory and `Trace.resident` are sums. `Trace.processes` has a
+        row for each process, and `Trace.events`, `Trace.calls`, `Trace.allocations` and
+        `Trace.threads` have a column ``process``. Each
         process has its own interpreter's lock: ``waited`` counts the tenures of the call's own
         process, and is null if one of the processes had no lock.
         The traces are read when the whole is first asked for events: side by side, in order of
@@ -58,7 +59,12 @@ def merge(traces: Iterable[Trace]) -> Trace:
     first = min(starts)
     core = _core.merge(
         [
-            (part._core, start - first, int(metadata.get("pid") or 0))
+            (
+                part._core,
+                start - first,
+                int(metadata.get("pid") or 0),
+                _plain(metadata.get("worker")),
+            )
             for part, start, metadata in zip(parts, starts, every, strict=True)
         ]
     )
@@ -78,6 +84,11 @@ def merge(traces: Iterable[Trace]) -> Trace:
         "processes": _processes(parts, offsets),
     }
     return merged
+
+
+def _plain(text: object) -> str:
+    """Return a text, of any file, as C can have it."""
+    return str(text or "").replace("\0", "").encode("utf-8", "replace").decode()
 
 
 _KEPT = (
@@ -182,4 +193,5 @@ def _process(part: Trace) -> dict[str, Any]:
         "threads": len(part._thread_rows),
         "file": None if path is None else os.path.basename(path),
         "labels": metadata.get("labels"),
+        "worker": metadata.get("worker"),
     }

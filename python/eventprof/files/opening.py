@@ -343,6 +343,7 @@ def _open_log(fd: int, path: str) -> Trace:
             "displaced": tuple(facts["displaced"].split()),
             **known,
             "pid": pid,
+            **({"worker": facts["worker"]} if facts["worker"] else {}),
             "ancestors": family.ancestors_of(facts["parent_pid"], known.get("ancestors")),
         },
         lambda: {"path": path, **core.file_facts()},

@@ -130,6 +130,7 @@ class Recorder(_core.Recorder, AsyncContext):
                 "packs": options.archive,
             }
             name_threads()
+            cls._name_worker()
         self = super().__new__(
             cls,
             kinds=options.kinds,
@@ -262,9 +263,21 @@ class Recorder(_core.Recorder, AsyncContext):
                 level, frame = level + 1, frame.f_back
             warnings.warn(say_loss(lost, self.options, reason), EventsLostWarning, stacklevel=level)
 
+    @staticmethod
+    def _name_worker() -> None:
+        """Pass to the extension what multiprocessing calls this process, if it does not know it."""
+        module = sys.modules.get("multiprocessing.process")
+        if getattr(module, "_parent_process", None) is not None:
+            name = getattr(getattr(module, "_current_process", None), "_name", None)
+            if isinstance(name, str):
+                _core.name_worker(name)
+
     def _metadata(self) -> dict[str, Any]:
         name_threads()
+        self._name_worker()
+        worker = _core.worker()
         return {
+            **({} if worker is None else {"worker": worker}),
             "clock": self.clock,
             "backend": self.backend,
             "displaced": self.displaced,

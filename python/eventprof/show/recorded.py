@@ -27,6 +27,7 @@ def recorded(page: Layout) -> Grid:
             grid.add_row(head, Text(clean(text, plain=page.plain)))
 
     row("program", " ".join(metadata.get("argv", ())))
+    row("worker", str(metadata.get("worker") or ""))
     row("labels", labels_shown(metadata))
     started = time.localtime(metadata["start_ns"] / 1e9)
     when = time.strftime("%Y-%m-%d %H:%M:%S", started)

@@ -38,6 +38,7 @@ def processes_table(trace: Facts) -> Table:
         "state": tuple(row["state"] for row in rows),
         "file": tuple(row["file"] for row in rows),
         "labels": tuple(labels_text(row.get("labels")) for row in rows),
+        "worker": tuple(row.get("worker") for row in rows),
     }
 
     def number_column(name: str, unit: str, doc: str) -> Column:
@@ -59,6 +60,7 @@ def processes_table(trace: Facts) -> Table:
             number_column("lost", "events", "without room"),
             text_column("file", texts["file"], "of its recording, in the folder"),
             text_column("labels", texts["labels"], "of its recording, as a JSON object"),
+            text_column("worker", texts["worker"], "what a pool or a server calls it"),
         ],
         len(rows),
     )  # fmt: skip
@@ -94,6 +96,7 @@ def _process_rows(trace: Facts) -> Sequence[Mapping[str, Any]]:
             "lost": trace.loss.total,
             "file": None if path is None else os.path.basename(path),
             "labels": metadata.get("labels"),
+            "worker": metadata.get("worker"),
         },
     )
 

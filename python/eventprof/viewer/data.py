@@ -205,6 +205,8 @@ def notes_of(trace: Trace) -> dict[str, Any]:
     facts = []
     if labels := labels_shown(metadata):
         facts.append(labels)
+    if metadata.get("worker"):
+        facts.append(str(metadata["worker"]))
     if metadata.get("python"):
         facts.append(str(metadata["python"]))
     if metadata.get("clock"):

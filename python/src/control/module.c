@@ -7,6 +7,7 @@
 #include "compat.h"
 #include "errors.h"
 #include "count.h"
+#include "file.h"
 #include "intern.h"
 #include "kinds.h"
 #include "legacy.h"
@@ -102,6 +103,27 @@ name_thread(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* name_worker(name): what a pool or a server calls the process, unless that is known. */
+static PyObject *
+name_worker(PyObject *module, PyObject *name)
+{
+    (void)module;
+    char stack[256], *heap;
+    ep_file_name_worker(ep_py_text(name, stack, sizeof stack, &heap), false);
+    free(heap);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+worker(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    char name[EP_FILE_WORKER_BYTES];
+    ep_file_get_worker(name);
+    return ep_py_worker_text(name);
+}
+
 /* program_lives(native_ids): whether the process has threads besides eventprof's own; the ids are those of
  * its threads that run Python. */
 static PyObject *
@@ -161,6 +183,7 @@ after_fork_in_child(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
+    ep_py_name_worker_at_fork();
     ep_py_recorders_after_fork(true);
     ep_py_labels_begin();
     Py_RETURN_NONE;
@@ -308,6 +331,8 @@ static PyMethodDef functions[] = {
     {"function_areas", ep_py_function_areas, METH_VARARGS, NULL},
     {"match_functions", ep_py_match_functions, METH_VARARGS, NULL},
     {"name_thread", name_thread, METH_VARARGS, NULL},
+    {"name_worker", name_worker, METH_O, NULL},
+    {"worker", worker, METH_NOARGS, NULL},
     {"set_opcode_names", ep_py_set_opcode_names, METH_O, NULL},
     {"engine_stats", engine_stats, METH_NOARGS, NULL},
     {"program_lives", program_lives, METH_O, NULL},

@@ -362,6 +362,9 @@ ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
  * entry. */
 EP_COLD void ep_py_do_pending_work(ep_log *log, ep_kind kind);
 
+/* In a forked child: gives it the name that the pool or the server which forked has for it. */
+EP_COLD void ep_py_name_worker_at_fork(void);
+
 /* EP_TODO_* of a log. With the GIL nobody else sets bits meanwhile, and a plain load is folded into the
  * comparison: an instruction less for every event. */
 static inline uint32_t

@@ -65,6 +65,11 @@ ep_callee ep_py_typed_callee(PyTypeObject *type, uintptr_t tag);
 
 int ep_py_callables_init(void);
 
+/* ---- workers.c ------------------------------------------------------------------------------- */
+
+/* At the first sight of a function, as it begins: of some, an argument is what the process is called. */
+void ep_py_name_worker_at_begin(PyCodeObject *code);
+
 /* ---- open_calls.c ---------------------------------------------------------------------------- */
 
 int ep_py_open_calls_init(void);

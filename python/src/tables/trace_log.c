@@ -6,6 +6,15 @@
 #include "open.h"
 #include "trace_object.h"
 
+PyObject *
+ep_py_worker_text(const char *worker)
+{
+    if (worker[0] == 0) {
+        Py_RETURN_NONE;
+    }
+    return PyUnicode_DecodeUTF8(worker, (Py_ssize_t)strlen(worker), "replace");
+}
+
 /* {name: value}, as far as is known: more so once the events are loaded. */
 PyObject *
 ep_py_trace_file_facts(PyObject *object, PyObject *unused)
@@ -26,7 +35,7 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         return NULL;
     }
     return Py_BuildValue(
-        "{s:s,s:s,s:(ii),s:L,s:L,s:K,s:O,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:I,s:z,s:K,s:s,s:N}",
+        "{s:s,s:s,s:(ii),s:L,s:L,s:K,s:O,s:O,s:O,s:K,s:K,s:K,s:K,s:s,s:s,s:K,s:I,s:z,s:K,s:s,s:N,s:N}",
         "format", "log", "clock",
         facts->counter ? "counter" : "monotonic", "version",
         (int)facts->major, (int)facts->minor, "start_ns",
@@ -43,7 +52,7 @@ ep_py_trace_file_facts(PyObject *object, PyObject *unused)
         (unsigned)facts->children_lost, "children_error",
         facts->children_error != 0 ? strerror((int)facts->children_error) : NULL, "unknown_events",
         (unsigned long long)facts->unknown_events, "unknown_kinds", facts->unknown_words, "missing",
-        notes);
+        notes, "worker", ep_py_worker_text(facts->worker));
 }
 
 /* probe(): raises what reading its events would raise, if it is of a log that nobody writes any more.

@@ -4,6 +4,7 @@
 #include "trace_object.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
@@ -58,7 +59,9 @@ add_part(PyObject *item, ep_merged_part *parts, ep_py_trace **traces, size_t cou
     PyObject *object;
     long long offset_ns;
     unsigned long long process_id;
-    if (!PyArg_ParseTuple(item, "O!LK:merge", ep_py_trace_type, &object, &offset_ns, &process_id)) {
+    const char *worker;
+    if (!PyArg_ParseTuple(item, "O!LKs:merge", ep_py_trace_type, &object, &offset_ns, &process_id,
+                          &worker)) {
         return false;
     }
     ep_py_trace *trace = (ep_py_trace *)object;
@@ -70,7 +73,9 @@ add_part(PyObject *item, ep_merged_part *parts, ep_py_trace **traces, size_t cou
     if (is_merged && ep_py_trace_reach(trace, EP_STEP_DECODED) < 0) {
         return false;
     }
-    parts[count] = (ep_merged_part){&trace->trace, offset_ns, process_id};
+    parts[count] = (ep_merged_part){&trace->trace, offset_ns, process_id, ""};
+    size_t bytes = ep_text_cut((ep_text){worker, strlen(worker)}, EP_FILE_WORKER_BYTES - 1);
+    memcpy(parts[count].worker, worker, bytes);
     traces[count] = trace;
     return true;
 }
@@ -94,7 +99,7 @@ keep_parts(ep_py_trace *self, ep_py_trace **traces, size_t count)
     return 0;
 }
 
-/* merge([(Trace, offset_ns, pid)]) -> Trace; one offset is 0, none is less. */
+/* merge([(Trace, offset_ns, pid, worker)]) -> Trace; one offset is 0, none is less. */
 PyObject *
 ep_py_merge(PyObject *module, PyObject *list)
 {

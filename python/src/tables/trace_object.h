@@ -103,6 +103,8 @@ PyObject *ep_py_open_log(PyObject *module, PyObject *args);
 PyObject *ep_py_trace_probe(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_file_facts(PyObject *self, PyObject *unused);
 PyObject *ep_py_merge(PyObject *module, PyObject *list);
+/* Returns: new; None if it is empty. */
+PyObject *ep_py_worker_text(const char *worker);
 
 /* trace_verify.c */
 PyObject *ep_py_trace_verify(PyObject *self, PyObject *args);

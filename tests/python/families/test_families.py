@@ -155,6 +155,7 @@ def test_gunicorn(tmp_path):
     assert answered == 40
     assert sum(calls_of(trace, "handle").values()) == 40
     assert trace.processes["parent"].tolist() == [None, 0, 0, 0]
+    assert sorted(trace.processes["worker"][1:]) == ["worker 1", "worker 2", "worker 3"]
     assert " of 4 processes in " in errors
 
 
@@ -215,6 +216,7 @@ def test_joblib(tmp_path):
     found = calls_of(trace, "work")
     assert sum(found.values()) == 20
     assert 0 not in found
+    assert all(trace.processes["worker"][row].startswith("LokyProcess-") for row in found)
 
 
 @pytest.mark.thorough
@@ -246,6 +248,7 @@ def test_a_dask_cluster(tmp_path):
     found = calls_of(trace, "work")
     assert sum(found.values()) == 20
     assert 0 not in found and len(found) <= 2
+    assert {trace.processes["worker"][row] for row in found} <= {"dask worker 0", "dask worker 1"}
     assert trace.verify().ok
 
 

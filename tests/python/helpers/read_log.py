@@ -27,7 +27,7 @@ HEADER = (
     ("state_offset0", "Q"), ("state_offset1", "Q"), ("state_room0", "Q"), ("state_room1", "Q"),
     ("limits", "I"), ("children_lost", "I"), ("children_error", "I"), ("reserved", "I"),
     ("kinds_high", "Q"), ("kind_table", "3072s"), ("start_own_bytes", "q"),
-    ("stop_own_bytes", "q"),
+    ("stop_own_bytes", "q"), ("worker", "64s"),
 )  # fmt: skip
 HEADER_OFFSETS = {}
 _at = 0

@@ -12,7 +12,6 @@ from running import execute
 
 import eventprof
 from eventprof import cli
-from eventprof.cli import gathering
 
 pytestmark = pytest.mark.version
 
@@ -148,17 +147,6 @@ def test_diff_says_that_a_second_recording_is_missing(capsys):
     assert errors.startswith(
         "eventprof diff: there is nothing to compare one.epr with: name a second recording"
     )
-
-
-def test_the_resource_tracker_is_not_a_process_of_the_program():
-    each = {"file": "x.epr", "events": 3, "lost": 0, "state": "running",
-            "command": ["-c", "from multiprocessing.resource_tracker import main;main(7)"]}  # fmt: skip
-
-    line = gathering._line(each)
-
-    assert "still runs" not in line
-    assert "Python's own process, which ends by itself" in line
-    assert "still runs" in gathering._line({**each, "command": ["server.py"]})
 
 
 def test_a_picture_of_several_threads_says_that_times_are_added_up():

@@ -103,7 +103,8 @@ def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
 
     if labels := labels_shown(metadata):
         yield "labels", labels
-    yield "process", f"{metadata.get('pid', '?')} on {metadata.get('hostname', '?')}"
+    worker = f", {metadata['worker']}" if metadata.get("worker") else ""
+    yield "process", f"{metadata.get('pid', '?')} on {metadata.get('hostname', '?')}{worker}"
     yield "python", f"{metadata.get('python', '?')}, {metadata.get('platform', '?')}"
     yield "recorded by", f"eventprof {metadata.get('eventprof', '?')}"
     start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(metadata["start_ns"] / 1e9))
@@ -149,6 +150,8 @@ def _process(process: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> 
     facts.append(f"{show_ns(process['start'])} to {show_ns(process['end'])}")
     command = shlex.join(process["command"])
     command = command if len(command) <= 60 else f"{command[:57]}..."
+    if process.get("worker"):
+        command = f"{process['worker']}, {command}"
     return "; ".join([f"{process['file'] or '?'}: {', '.join(facts)}", command])
 
 
