@@ -87,6 +87,9 @@ void ep_column_free(void *column);
 void ep_columns_give_back(void);
 #define EP_COLUMN_ROWS ((size_t)1 << 20)
 
+/* Whether there is a folder on a disk for columns; it may have no room. */
+bool ep_columns_have_files(void);
+
 /* How many bytes of columns lie in files now. */
 size_t ep_columns_in_files(void);
 

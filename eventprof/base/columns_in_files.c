@@ -66,16 +66,41 @@ nameless_file(const char *folder)
     return file;
 }
 
+#define FOLDERS 3
+
+/* Returns: a file in one of the folders, an index below FOLDERS; -1: there cannot be one. */
+static int
+file_in(size_t which)
+{
+    const char *folders[FOLDERS] = {getenv("EVENTPROF_TMPDIR"), getenv("TMPDIR"), "/var/tmp"};
+    const char *folder = folders[which];
+    return folder != NULL && folder[0] == '/' && !is_memory(folder) ? nameless_file(folder) : -1;
+}
+
+bool
+ep_columns_have_files(void)
+{
+    int error = errno;
+    bool have = false;
+    for (size_t i = 0; i < FOLDERS && !have; i++) {
+        int file = file_in(i);
+        have = file >= 0;
+        if (have) {
+            close(file);
+        }
+    }
+    errno = error;
+    return have;
+}
+
 /* Returns: a mapping of a file of its own; NULL: there is no room for one. */
 static void *
 map_file(size_t bytes)
 {
-    const char *folders[] = {getenv("EVENTPROF_TMPDIR"), getenv("TMPDIR"), "/var/tmp"};
     int error = errno;
     void *at = NULL;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders && at == NULL; i++) {
-        const char *folder = folders[i];
-        int file = folder != NULL && folder[0] == '/' && !is_memory(folder) ? nameless_file(folder) : -1;
+    for (size_t i = 0; i < FOLDERS && at == NULL; i++) {
+        int file = file_in(i);
         if (file < 0) {
             continue;
         }
@@ -102,6 +127,12 @@ give_back(void *at, size_t bytes)
 }
 
 #else
+
+bool
+ep_columns_have_files(void)
+{
+    return false;
+}
 
 static void *
 map_file(size_t bytes)

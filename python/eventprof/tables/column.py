@@ -13,6 +13,8 @@ from .plain_table import shorten
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .memory_taken import Taken
+
 Array: TypeAlias = "NDArray[Any]"
 Mask: TypeAlias = "NDArray[np.bool_]"
 
@@ -104,7 +106,7 @@ class Column:
 
     __slots__ = (
         "_load", "_nulls", "_text", "_values", "doc", "dtype", "hexadecimal", "name",
-        "null", "unit", "words",
+        "null", "taken", "unit", "words",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +129,8 @@ class Column:
         self.unit = unit
         self.doc = doc
         self.hexadecimal = hexadecimal
+        #: Of a table of all rows of a large trace; told before memory is taken.
+        self.taken: Taken | None = None
         self._values: Array | None = None
         self._nulls: Mask | None = None
         self._text: Array | None = None
@@ -157,6 +161,8 @@ class Column:
     def values(self) -> Array:
         """Return the values, or the codes of text; read-only, sentinels where unknown."""
         if self._values is None:
+            if self.taken is not None:
+                self.taken.take_values(self)
             values = self._load().astype(self.type(), copy=False)
             values.flags.writeable = False
             self._values = values
@@ -165,6 +171,8 @@ class Column:
     def nulls(self) -> Mask | None:
         """Return the mask, True where unknown; None if nothing ever is."""
         if self._nulls is None and self.nullable:
+            if self.taken is not None:
+                self.taken.take(1)
             if callable(self.null):
                 nulls = self.null()
             elif self.null == "negative":
@@ -181,6 +189,8 @@ class Column:
         """Return the texts of a text column as objects; None where unknown."""
         assert self.words is not None
         if self._text is None:
+            if self.taken is not None:
+                self.taken.take(8)
             text = self.words.objects().take(self.values(), mode="wrap")  # -1: the last, None
             text.flags.writeable = False
             self._text = text

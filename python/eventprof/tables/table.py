@@ -451,6 +451,9 @@ class Table(PlainTable):
         text = np.dtype(object)
         kinds = [(c.name, text if c.words is not None else c.type()) for c in columns]
         masked = [c for c in columns if c.nullable and c.words is None]
+        for taken in {c.taken for c in columns if c.taken is not None}:
+            fields = len(columns) if masked else 0
+            taken.take(np.dtype(kinds, align=True).itemsize + fields)
         # zeros: empty puts None into every text, which takes ten times as long.
         result = np.zeros(self._length, dtype=np.dtype(kinds, align=True))
         mask = np.zeros(self._length if masked else 0, dtype=[(c.name, bool) for c in columns])

@@ -21,6 +21,7 @@ from ..tables import (
 from ..tables.column import Array
 from ..tables.facts import Facts
 from ..tables.labels import LabelSets
+from ..tables.memory_taken import watched
 from ..tables.table import Table
 from .memory_table import MemoryTable
 
@@ -60,7 +61,7 @@ class Recorded(Facts):
         -----
         Source: every enabled hook. Events that found no room are in `loss`.
         """
-        return tables.events_table(self)
+        return watched("events", tables.events_table(self))
 
     @cached_property
     def calls(self) -> Table:
@@ -85,7 +86,7 @@ class Recorded(Facts):
             the call itself. ``task`` text: the name of the asyncio task that the call was part of,
             as it was when the task's slice began; null outside of tasks.
         """
-        return tables.calls_table(self)
+        return watched("calls", tables.calls_table(self))
 
     @cached_property
     def allocations(self) -> Table:
@@ -105,7 +106,7 @@ class Recorded(Facts):
             allocation, 32 freed by the call that made it; their names are in `ALLOCATION_FLAGS` of
             eventprof.trace.
         """
-        return tables.allocations_table(self)
+        return watched("allocations", tables.allocations_table(self))
 
     @cached_property
     def functions(self) -> Table:

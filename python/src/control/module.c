@@ -304,6 +304,7 @@ static PyMethodDef functions[] = {
     {"new_column", ep_py_new_column, METH_VARARGS, NULL},
     {"give_back", ep_py_give_back, METH_NOARGS, NULL},
     {"columns_in_memory", ep_py_columns_in_memory, METH_O, NULL},
+    {"columns_have_files", ep_py_columns_have_files, METH_NOARGS, NULL},
     {"make_trace", ep_py_make_trace, METH_VARARGS, NULL},
     {"render_rows", ep_py_render_rows, METH_VARARGS, NULL},
     {"nest_calls", ep_py_nest_calls, METH_VARARGS, NULL},

@@ -145,6 +145,14 @@ ep_py_give_back(PyObject *module, PyObject *unused)
 }
 
 PyObject *
+ep_py_columns_have_files(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(ep_columns_have_files());
+}
+
+PyObject *
 ep_py_columns_in_memory(PyObject *module, PyObject *bytes)
 {
     (void)module;

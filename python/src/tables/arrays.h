@@ -37,6 +37,8 @@ PyObject *ep_py_gather(PyObject *module, PyObject *args);
 PyObject *ep_py_new_column(PyObject *module, PyObject *args);
 /* give_back() -> bytes of columns in files: ep_columns_give_back(). */
 PyObject *ep_py_give_back(PyObject *module, PyObject *unused);
+/* columns_have_files() -> bool, see ep_columns_have_files(). */
+PyObject *ep_py_columns_have_files(PyObject *module, PyObject *unused);
 /* columns_in_memory(bytes) -> bytes before: for tests, see ep_columns_set_in_memory(). */
 PyObject *ep_py_columns_in_memory(PyObject *module, PyObject *bytes);
 
