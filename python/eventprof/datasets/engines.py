@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from .._optional import require
 from .._words import did_you_mean
+from .compacting import files_of
 from .ids import file_name
 
 #: A column, ``==``, ``>=``, ``<=`` or ``in``, and the value or values.
@@ -65,10 +66,10 @@ def _files(
         if column == "process" and operator in ("==", "in"):
             ids = [value] if operator == "==" else sorted(set(value))
             named = [folder / file_name(each) for each in ids]
-            # If somebody renamed files, all of them are read.
+            # If somebody renamed files, or some are of many recordings, all of them are read.
             if named and all(file.exists() for file in named):
                 return named, [each for each in where if each is not condition]
-    return sorted(folder.glob("*.parquet")), list(where)
+    return files_of(path, table), list(where)
 
 
 class DuckDB:

@@ -45,7 +45,7 @@ FIRST_GROUP_ROWS, GROUP_ROWS = 1 << 11, 1 << 16
 _NS = frozenset((
     "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
     "self", "waited", "waited_self", "blocked", "blocked_self", "spent", "min", "max", "cut_ns",
-    "longest", "shortest", "start", "end",
+    "longest", "shortest", "start", "end", "p50", "p95", "p99",
 ))  # fmt: skip
 _BYTES = frozenset((
     "allocated", "allocated_self", "freed", "freed_self", "live", "live_self", "temporary",
@@ -185,6 +185,10 @@ class Recording:
             **self._function_texts(),
             **{name: np.asarray(figures[name], dtype=np.int64) for name in FUNCTION_SUMS},
             **{name: self._arrow.array(figures[name], mask=null) for name in ("min", "max")},
+            **{
+                name: self._arrow.array(figures[name], mask=figures[name] < 0)
+                for name in ("p50", "p95", "p99")
+            },
         )
         # The last row is what no function is known of; the trace's own table has none.
         is_known = not any(figures[name][-1] for name in FUNCTION_SUMS)
@@ -243,7 +247,7 @@ class Recording:
         function = np.ma.filled(calls["function"], -1)
         chosen = _longest(calls["duration"], function, self._tree._lengths)
         names = ("start", "duration", "self", "waited", "thread", "depth", "kind", "flags",
-                 "caller_line", "allocated", "task")  # fmt: skip
+                 "caller_line", "allocated", "task", "name", "file", "line")  # fmt: skip
         yield from self._rows(
             calls, chosen, names, self._call_magnitude, ("function", "caller"), "call", self._calls
         )

@@ -1,4 +1,4 @@
-"""Makes a dataset of recordings, or adds to one: a file a recording and table."""
+"""Makes a dataset of recordings, or adds to one: a file a recording and table, or one of many."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .._optional import require
 from .._words import plural
 from ..base import output
 from ..files import family
+from . import compacting
 from .ids import file_name
 from .parts import EVENTS, PARTIALS, ROWS, SAME, UNITS, Recording, units
 
@@ -59,6 +60,7 @@ def write_dataset(
     rows: bool = True,
     events: bool = False,
     jobs: int = 1,
+    compact: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
     """Make a dataset of recordings, or add them to one: Parquet files that any engine reads.
@@ -78,6 +80,9 @@ def write_dataset(
         Write ``events``, too.
     jobs : int
         How many recordings are read at a time, each by a process of its own.
+    compact : bool
+        At the end make one file of those of each table, of all recordings of the dataset. Without,
+        each recording has some ten files. Not while another process writes to it.
     progress : callable, optional
         Called with how many recordings are done, and how many there are.
 
@@ -100,7 +105,15 @@ def write_dataset(
     What is in the tables: doc/datasets.rst. A recording is added whole or not at all: an
     interrupted conversion is repeated, and nothing is there twice.
     """
-    return make(recordings, path, rows, events, jobs, progress)[1]
+    problems = make(recordings, path, rows, events, jobs, progress)[1]
+    if compact and Path(path).exists():
+        compact_files(Path(path))
+    return problems
+
+
+def compact_files(folder: Path) -> tuple[int, int]:
+    """Make one file of those of each table; return how many files there were, and are."""
+    return compacting.compact(folder, _write)
 
 
 def make(
@@ -245,8 +258,14 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
         trace = opening.open(recording)
         part = Recording(trace)
         name = file_name(part.process)
-        if better := _with_more_events(folder / "processes" / name, trace._facts["events"]):
-            return f"the dataset has more events of this process, from {better}"
+        count = trace._facts["events"]
+        held = compacting.held(folder, part.process)
+        before = _row(folder / "processes" / name) if held is None else held[0]
+        if before is not None and before["events"] > count:
+            return f"the dataset has more events of this process, from {before['file']}"
+        wanted = {*(ROWS if rows else ()), *(EVENTS if events else ())}
+        if held is not None and held[0]["events"] == count and wanted == held[1]:
+            return ""  # it is there, in a file of many
         if rows or events:
             _not_freed += trace._facts["events"]
         made = []
@@ -255,6 +274,8 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
             _write(table, pieces, work / table / name)
             (work / table / name).chmod(output.PRIVATE)
             made.append(table)
+        if held is not None:
+            compacting.take_out(folder, part.process, _write)
         # "processes" comes last: without it, readers know that the conversion is not done.
         for table in sorted(made, key=lambda each: each == "processes"):
             (folder / table).mkdir(output.PRIVATE_FOLDER, exist_ok=True)
@@ -271,16 +292,16 @@ def _convert(recording: str, folder: Path, rows: bool, events: bool) -> str:
     return ""
 
 
-def _with_more_events(path: Path, events: int) -> str:
-    """Return the dataset's recording of this process if it has more events; else an empty text."""
+def _row(path: Path) -> dict[str, Any] | None:
+    """Return what the dataset has of a process in a file of its own."""
     import pyarrow.parquet
 
     if not path.exists():
-        return ""
+        return None
     (row,) = pyarrow.parquet.read_table(
         path, columns=["events", "file"], partitioning=None
     ).to_pylist()
-    return str(row["file"]) if row["events"] > events else ""
+    return dict(row)
 
 
 def _write(table: str, pieces: Iterator[Any], path: Path) -> None:
@@ -333,10 +354,10 @@ def _write(table: str, pieces: Iterator[Any], path: Path) -> None:
 
 def what_is_missing(folder: Path) -> list[str]:
     """Compare the files of each table with those of ``processes``, and say where they differ."""
-    there = {path.name for path in (folder / "processes").glob("*.parquet")}
+    there = {path.name for path in compacting.files_of(folder, "processes")}
     missing = []
     for table in PARTIALS:
-        has = {path.name for path in (folder / table).glob("*.parquet")}
+        has = {path.name for path in compacting.files_of(folder, table)}
         if lacks := there - has:
             missing.append(f"{table} lacks {plural(len(lacks), 'recording')}: convert them again")
         if more := has - there:

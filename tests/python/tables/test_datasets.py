@@ -1,5 +1,6 @@
 """Datasets of recordings: the answers of each engine are those of the traces, to the unit."""
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -15,7 +16,7 @@ import pytest
 import eventprof
 from eventprof.answers.adding import AddedTree
 from eventprof.answers.tree import Tree
-from eventprof.datasets import engines, parts, writing
+from eventprof.datasets import compacting, engines, parts, writing
 from eventprof.datasets.writing import recordings_in
 from eventprof.files import opening
 
@@ -448,6 +449,179 @@ def test_a_recording_that_is_there_is_replaced(recorded, tmp_path):
     assert not any((path / "slices").iterdir())
 
 
+def test_functions_of_a_recording_have_percentiles_and_slowest_calls_names(made, traces):
+    import pyarrow.parquet
+
+    for trace in traces:
+        name = f"{process_id(trace):016x}.parquet"
+        functions = pyarrow.parquet.read_table(made / "functions" / name).to_pylist()
+        known = {each.pop("function"): each for each in functions}
+        for percentile in ("p50", "p95", "p99"):
+            expected = Counter(trace.functions._column(percentile).items())
+            given = Counter(row[percentile] for row in functions if row["name"] != "(unknown)")
+            assert given == expected
+        slowest = pyarrow.parquet.read_table(made / "slowest" / name).to_pylist()
+        assert slowest
+        for row in slowest:
+            of_function = known[row["function"]]
+            for word in ("name", "file", "line"):
+                assert row[word] == of_function[word], word
+
+
+def process_id(trace):
+    return parts.Recording(trace).process & 0xFFFF_FFFF_FFFF_FFFF
+
+
+# ---- One file of many ----------------------------------------------------------------------------
+
+
+def answers(found):
+    """What a dataset answers, to be compared."""
+    tables = [found.functions, found.tree, found.holders(), found.slowest(40), found.loss]
+    tables += [found.slowest(30, "fib"), found.processes, found.own()]
+    fast = [{name: table._column(name).items() for name in table.columns} for table in tables]
+    one = found.only(int(found.processes["process"][1]))
+    memory = sorted(map(tuple, found.rows("memory")))  # some rows have one process and start
+    return [*fast, memory, one.functions["self"].tolist(), found.headline(), found.problems]
+
+
+def files(path):
+    return sorted(str(each.relative_to(path)) for each in path.rglob("*.parquet"))
+
+
+@pytest.fixture(scope="module")
+def compacted(made, tmp_path_factory):
+    path = tmp_path_factory.mktemp("compacted") / "DS"
+    shutil.copytree(made, path)
+    before, after = writing.compact_files(path)
+    assert (before, after) == (len(files(made)), len(files(path))) == (4 * 12, 12)
+    return path
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_file_of_many_answers_the_same(engine, made, compacted):
+    assert answers(open_with(engine, compacted)) == answers(open_with(engine, made))
+
+
+def test_files_of_many_say_their_units_and_are_private(compacted):
+    import pyarrow.parquet
+
+    for path in compacted.rglob("*.parquet"):
+        assert path.stat().st_mode & 0o777 == 0o600
+        schema = pyarrow.parquet.read_schema(path)
+        assert json.loads(schema.metadata[parts.UNITS]) == parts.units(
+            path.parent.name, schema.names
+        )
+
+
+def test_long_calls_are_found_by_statistics_in_a_file_of_many(made, compacted):
+    import pyarrow.parquet
+
+    def groups(paths):
+        found = []
+        for path in paths:
+            file = pyarrow.parquet.ParquetFile(path)
+            place = file.schema_arrow.names.index("magnitude")
+            for group in range(file.num_row_groups):
+                known = file.metadata.row_group(group).column(place).statistics
+                found.append((known.min, known.max, file.metadata.row_group(group).num_rows))
+        return sorted(found)
+
+    one, many = (sorted((path / "slices").iterdir()) for path in (compacted, made))
+    assert groups(one) == groups(many)
+
+
+def test_recordings_are_added_to_a_file_of_many_and_nothing_is_there_twice(
+    recorded, made, tmp_path
+):
+    path = tmp_path / "DS"
+    every = recordings_in([recorded])
+    eventprof.write_dataset(every[:2], path, events=True, compact=True)
+    assert len(files(path)) == 12
+
+    assert eventprof.write_dataset(every[0], path, events=True) == []  # it is there already
+    assert len(files(path)) == 12
+    assert eventprof.write_dataset(every, path, events=True) == []
+    assert len(files(path)) == 12 + 2 * 12
+
+    pytest.importorskip("duckdb")
+    assert answers(eventprof.dataset(path)) == answers(eventprof.dataset(made))
+    found = eventprof.dataset(path)
+    assert found.compact() == (36, 12)
+    assert answers(eventprof.dataset(path)) == answers(eventprof.dataset(made))
+
+
+def test_a_recording_that_is_converted_otherwise_replaces_its_rows(recorded, compacted, tmp_path):
+    pytest.importorskip("duckdb")
+    path = tmp_path / "DS"
+    shutil.copytree(compacted, path)
+    first = recordings_in([recorded])[0]
+
+    assert eventprof.write_dataset(first, path, rows=False) == []
+
+    found = eventprof.dataset(path)
+    process = process_id(eventprof.open(first))
+    assert len(found.processes) == len(set(found.processes["process"])) == 4
+    assert len(files(path)) == 12 + len(parts.PARTIALS)
+    slices = found.rows("slices", ("process",))["process"]
+    assert process not in [each & 0xFFFF_FFFF_FFFF_FFFF for each in slices.tolist()]
+    assert len(set(slices.tolist())) == 3
+    assert (
+        found.functions["calls"].tolist()
+        == eventprof.dataset(compacted).functions["calls"].tolist()
+    )
+    assert found.problems == eventprof.dataset(compacted).problems
+
+
+def test_fewer_events_do_not_replace_what_a_file_of_many_has(
+    recorded, compacted, tmp_path, monkeypatch
+):
+    path = tmp_path / "DS"
+    shutil.copytree(compacted, path)
+    first = recordings_in([recorded])[0]
+    held = compacting.held
+    monkeypatch.setattr(
+        compacting, "held",
+        lambda *words: ({**held(*words)[0], "events": 10**9}, held(*words)[1]),
+    )  # fmt: skip
+
+    (problem,) = eventprof.write_dataset(first, path)
+
+    assert "the dataset has more events of this process, from " in problem
+    assert files(path) == files(compacted)
+
+
+@pytest.mark.parametrize("done", [0, 1, 5, 13])
+def test_an_interrupted_exchange_loses_and_doubles_nothing(done, made, tmp_path, monkeypatch):
+    pytest.importorskip("duckdb")
+    path = tmp_path / "DS"
+    shutil.copytree(made, path)
+    put = type(path).replace
+    count = [0]
+
+    def interrupted(*words):
+        if count[0] == done:
+            raise KeyboardInterrupt
+        count[0] += 1
+        return put(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(path), "replace", interrupted)
+        with contextlib.suppress(KeyboardInterrupt):
+            writing.compact_files(path)
+    expected = eventprof.dataset(made)
+    for _ in range(2):
+        found = eventprof.dataset(path)
+        assert found.functions["calls"].tolist() == expected.functions["calls"].tolist()
+        assert len(found.rows("slices", ("process",))) == len(expected.rows("slices", ("process",)))
+        assert len(found.processes) == 4
+        writing.compact_files(path)  # ends it
+
+    assert len(files(path)) == 12
+    assert eventprof.dataset(path).problems == expected.problems
+    assert {each.name for each in path.iterdir() if each.is_file()} == {"dataset.json", ".lock"}
+
+
 @pytest.mark.thorough
 def test_several_processes_make_the_same(recorded, made, tmp_path):
     eventprof.write_dataset(recorded, tmp_path / "DS", jobs=3)
@@ -673,6 +847,20 @@ def test_the_verb_makes_and_asks(recorded, tmp_path):
     document = json.loads(run(path, "--json", "--limit", "2").stdout)
     assert document["verb"] == "dataset" and len(document["rows"]) == 2
     assert document["missing"] and document["left_out"] > 10
+
+
+@pytest.mark.thorough
+def test_the_verb_makes_one_file_of_many(recorded, tmp_path):
+    pytest.importorskip("duckdb")
+    path = tmp_path / "DS"
+    assert run(recorded, "-o", path, "--compact").returncode == 0
+    assert len(files(path)) == 11
+    printed = run(path).stdout
+    assert "p50" in printed.splitlines()[3]
+
+    assert run(recorded, "-o", tmp_path / "other").returncode == 0
+    done = run(tmp_path / "other", "--compact")
+    assert done.stdout == printed and "11 files instead of 44" in done.stderr
 
 
 @pytest.mark.thorough

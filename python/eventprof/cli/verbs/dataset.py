@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import Failure, rows
@@ -24,12 +25,13 @@ EXAMPLES = (
     ("eventprof dataset run-*.epr -o runs/", "make a dataset of recordings"),
     ("eventprof dataset night/ -o runs/ --partials --jobs 4", "of a folder; sums alone"),
     ("eventprof dataset runs/", "what they answer together"),
+    ("eventprof dataset runs/ --compact", "the same, from one file of each table"),
     ("eventprof dataset runs/ --show tree", "the tree of calls of all of them"),
 )
 
 #: What --show takes, and the columns that are printed of each.
 _SHOWN = {
-    "functions": ("self", "total", "calls", "p95", "max", "allocated_self"),
+    "functions": ("self", "total", "calls", "p50", "p95", "max", "allocated_self"),
     "slowest": ("duration", "self", "waited", "start"),
     "processes": ("events", "lost", "duration", "peak"),
     "memory": ("bytes", "blocks"),
@@ -53,6 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     make.add_argument(
         "--jobs", metavar="N", type=rows.count, default=1, help="read N recordings at a time (1)"
     )
+    make.add_argument(
+        "--compact", action="store_true",
+        help="at the end make one file of each table; without -o, of a dataset that there is",
+    )  # fmt: skip
     ask = parser.add_argument_group("asking one")
     ask.add_argument("--show", metavar="WHAT", choices=tuple(_SHOWN),
                      help=f"only this: {', '.join(_SHOWN)}")  # fmt: skip
@@ -76,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _make(arguments: argparse.Namespace) -> int:
-    from ...datasets.writing import make
+    from ...datasets.writing import compact_files, make
 
     if arguments.show:
         raise Failure(
@@ -91,6 +97,8 @@ def _make(arguments: argparse.Namespace) -> int:
             arguments.file, arguments.output, not arguments.partials, arguments.events,
             arguments.jobs, bar,
         )  # fmt: skip
+    if arguments.compact and made:
+        compact_files(Path(arguments.output))
     for problem in problems:
         print(f"eventprof dataset: left out: {rows.printable(problem)}", file=sys.stderr)
     if arguments.json:
@@ -122,6 +130,9 @@ def _answer(arguments: argparse.Namespace) -> int:
     found = dataset(path, arguments.engine, scheduler=arguments.scheduler)
     if arguments.label:
         found = found.only(**dict(map(parse_label, arguments.label)))
+    if arguments.compact:
+        before, after = found.compact()
+        print(f"{path}: {after:,} files instead of {before:,}", file=sys.stderr)
     limit = arguments.limit or sys.maxsize
     if arguments.json:
         what = arguments.show or "functions"
