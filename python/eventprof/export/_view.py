@@ -14,7 +14,7 @@ from .. import _core
 from .._words import printable
 from ..answers.functions import matching, no_match
 from ..answers.own import find_own
-from ..tables.batches import TablesOfRows, in_batches, read_events
+from ..tables.batches import TablesOfRows, in_batches, joined, read_events
 from ..tables.loss import loss_of_others
 from ..tables.processes import is_thread, process_of_threads
 
@@ -182,31 +182,28 @@ class View:
         self._globs = functions
         self._own = own
         self._told = 0
+        self._known_rows: dict[str, Array] = {}
         self.chosen = bool(threads or between or functions or own)
 
     @cached_property
     def _choice(self) -> _Choice:
-        """Find the chosen rows and cut their times."""
+        """Find the chosen rows and cut their times; all arrays lie where the trace's columns do."""
         load = self.trace._core.calls
-        start: Array = load("start")
-        end: Array = start + load("duration")
-        parent: Array = load("parent")
-        keep = self._keep(start, end, parent)
-        near = nearest(parent, keep)
-        rows = np.flatnonzero(keep)
-        number_of = np.full(len(start) + 1, -1, np.int32)
-        number_of[rows] = np.arange(len(rows), dtype=np.int32)
-        start, end = start[rows], end[rows]
-        if self.between is not None:
-            start, end = np.maximum(start, self.between[0]), np.minimum(end, self.between[1])
-        # A call that is not chosen counts for the nearest chosen call around it.
-        return _Choice(
-            rows,
-            number_of[np.where(keep, np.arange(len(keep)), near)],
-            number_of[near[rows]],
-            start,
-            end - start,
-        )
+        parent: Array = np.ascontiguousarray(load("parent"), np.int32)
+        keep = self._keep(parent)
+        near = _core.number_marked_calls(parent, keep)
+        rows = _numbers_of(keep)
+        start = _picked(load("start"), rows)
+        duration = _picked(load("duration"), rows)
+        above = _core.new_column(len(rows), "int32")
+        for part in parts_of_rows(len(rows)):
+            around = parent[rows[part]]
+            above[part] = np.where(around < 0, -1, near[np.maximum(around, 0)])
+            if self.between is not None:
+                end = np.minimum(start[part] + duration[part], self.between[1])
+                start[part] = np.maximum(start[part], self.between[0])
+                duration[part] = end - start[part]
+        return _Choice(rows, near, above, start, duration)
 
     @property
     def rows(self) -> Array | None:
@@ -253,7 +250,7 @@ class View:
     def take(self, column: str) -> Array:
         """Return a column of the chosen calls."""
         values: Array = self.trace._core.calls(column)
-        return values if self.rows is None else values[self.rows]
+        return values if self.rows is None else _picked(values, self.rows)
 
     @property
     def line(self) -> Array:
@@ -283,16 +280,38 @@ class View:
 
     # ---- Filters ---------------------------------------------------------------------------------
 
-    def _keep(self, start: Array, end: Array, parent: Array) -> Array:
+    def _keep(self, parent: Array) -> Array:
+        """Return a byte for each call of the trace: 1 if it is chosen."""
         load = self.trace._core.calls
-        keep = np.ones(len(start), bool)
-        function = load("function")
-        if self._threads:
-            keep &= self.thread_mask[load("thread")]
-        if self.between is not None:
-            low, high = self.between
-            keep &= (start < high) & ((end > low) | (start >= low))
-        return self._keep_functions(keep, function, parent)
+        of_thread = self.thread_mask if self._threads else None
+        wanted = self._inside_wanted(parent, load("function")) if self._globs else None
+        own = self._own_functions if self._own else None
+        start, duration, function, thread = map(load, ("start", "duration", "function", "thread"))
+        keep = _core.new_column(len(parent), "uint8")
+        for part in parts_of_rows(len(parent)):
+            chosen = np.ones(part.stop - part.start, bool)
+            if wanted is not None:
+                chosen &= wanted[part].astype(bool)
+            if of_thread is not None:
+                chosen &= of_thread[thread[part]]
+            if self.between is not None:
+                low, high = self.between
+                begin = start[part]
+                chosen &= (begin < high) & ((begin + duration[part] > low) | (begin >= low))
+            if own is not None:
+                chosen &= own[function[part]]
+            keep[part] = chosen
+        return keep
+
+    def _inside_wanted(self, parent: Array, function: Array) -> Array:
+        """Return a byte for each call: 1 if a wanted function is called, or was around it."""
+        assert self._globs is not None
+        wanted = np.append(_matching(self.trace, self._globs), False)
+        marks = _core.new_column(len(parent), "uint8")
+        for part in parts_of_rows(len(parent)):
+            marks[part] = wanted[function[part]]
+        _core.mark_inner_calls(parent, marks)
+        return marks
 
     def keep_nodes(self, function: Array, parent: Array, thread: Array) -> Array:
         """Return a mask of the nodes of a tree that are chosen, as calls are; not by time.
@@ -303,12 +322,8 @@ class View:
             Of each node, as of calls. Parents come before their children.
         """
         keep = self.thread_mask[thread] if self._threads else np.ones(len(function), bool)
-        return self._keep_functions(keep, function, parent)
-
-    def _keep_functions(self, keep: Array, function: Array, parent: Array) -> Array:
         if self._globs:
-            wanted = np.append(_matching(self.trace, self._globs), False)
-            keep = keep & _inside(parent, wanted[function])
+            keep = keep & self._inside_wanted(parent, function).astype(bool)
         if self._own:
             keep = keep & self._own_functions[function]
         return keep
@@ -362,49 +377,85 @@ class View:
             if not self.chosen:
                 return load(names[0]), load(names[1]), load(names[2])
             return tuple(self._sum(load(name)) for name in names)  # type: ignore[return-value]
-        of_block = self.trace._core.allocations
-        size = np.maximum(of_block("size"), 0)
-        born = self.times(of_block("start"))
-        call = np.where(born, of_block("call"), -1)
-        freed_in = np.where(self.times(of_block("end")), of_block("freed_in"), -1)
+        size = self._of_blocks("size")
+        one = self._of_blocks("size", lambda size: np.ones(len(size), np.int64))
+        born = self._of_blocks("start", self.times)
+        died = self._of_blocks("end", self.times)
         return (
-            self.by_call(call, size),
-            self.by_call(freed_in, size),
-            self.by_call(call, np.ones(len(size), np.int64)),
+            self.by_call("allocations", "call", size, born),
+            self.by_call("allocations", "freed_in", size, died),
+            self.by_call("allocations", "call", one, born),
         )
 
-    def by_call(self, calls: Array, weights: Array) -> Array:
-        """Sum int64 weights by chosen call. `calls` are rows of `Trace.calls`; -1 is left out."""
-        known = calls >= 0
-        calls, weights = calls[known], weights[known]
-        if self.chosen:
-            calls = self._choice.near[calls]
-            known = calls >= 0
-            calls, weights = calls[known], weights[known]
-        sums = np.zeros(len(self), np.int64)
-        np.add.at(sums, calls, weights)
+    def _of_blocks(
+        self, column: str, change: Callable[[Array], Array] = lambda size: np.maximum(size, 0)
+    ) -> Callable[[slice], Array]:
+        """Return what gives a figure of some blocks, made of a column of `Trace.allocations`."""
+        values = self.trace._core.allocations(column)
+        return lambda rows: change(values[rows])
+
+    def by_call(
+        self,
+        table: str,
+        column: str,
+        weights: Callable[[slice], Array],
+        counts: Callable[[slice], Array] | None = None,
+    ) -> Array:
+        """Sum int64 weights of rows of a table by chosen call.
+
+        Parameters
+        ----------
+        table : {'calls', 'allocations'}
+            The table.
+        column : str
+            Its column with rows of `Trace.calls`; empty: its rows are these. -1 is left out.
+        weights, counts : callable
+            Give of some rows the weights, and which of them count; without, all.
+        """
+        load = getattr(self.trace._core, table)
+        calls = load(column) if column else None
+        length = len(load("parent" if table == "calls" else "previous"))
+        sums = _core.new_column(len(self), "int64")
+        for part in parts_of_rows(len(self)):
+            sums[part] = 0
+        for rows in parts_of_rows(length):
+            call = np.arange(rows.start, rows.stop) if calls is None else calls[rows]
+            known = call >= 0 if counts is None else (call >= 0) & counts(rows)
+            call, weight = call[known], weights(rows)[known]
+            if self.chosen:
+                call = self._choice.near[call]
+                known = call >= 0
+                call, weight = call[known], weight[known]
+            np.add.at(sums, call, weight)
         return sums
 
     def _sum(self, per_call: Array) -> Array:
-        return self.by_call(np.arange(len(per_call)), per_call)
+        return self.by_call("calls", "", lambda rows: per_call[rows].astype(np.int64))
 
     @cached_property
     def living(self) -> tuple[Array, Array]:
         """Bytes allocated by each call without its inner calls: alive at the end; at the peak."""
+        size = self._of_blocks("size")
+        lives = self._of_blocks("end", lambda end: end < 0)
+        born = self._of_blocks("start", self.times)
+        return (
+            self.by_call("allocations", "call", size, lambda rows: lives(rows) & born(rows)),
+            self.by_call(
+                "allocations", "call", size, lambda rows: self._at_peak(rows) & born(rows)
+            ),
+        )
+
+    def _at_peak(self, rows: slice) -> Array:
+        """Return a mask of some blocks: those that were alive at the peak."""
         load = self.trace._core.allocations
-        size, call = np.maximum(load("size"), 0), load("call")
-        if self.between is not None:
-            call = np.where(self.times(load("start")), call, -1)
-        alive = self.by_call(np.where(load("end") < 0, call, -1), size)
-        return alive, self.by_call(np.where(self.at_peak, call, -1), size)
+        mask: Array = (load("birth")[rows] < self._peak_moment) & (
+            load("death")[rows] >= self._peak_moment
+        )
+        return mask
 
     @cached_property
-    def at_peak(self) -> Array:
-        """Return a mask of the blocks that were alive at the peak."""
-        load = self.trace._core.allocations
-        moment = self.trace._core.peak(31)[3]
-        mask: Array = (load("birth") < moment) & (load("death") >= moment)
-        return mask
+    def _peak_moment(self) -> int:
+        return int(self.trace._core.peak(31)[3])
 
     # ---- Names -----------------------------------------------------------------------------------
 
@@ -553,28 +604,27 @@ class View:
         """The number of chosen calls around each call."""
         if not self.chosen:
             return self.take("depth")
-        count = len(self)
-        depth = np.append((self.parent >= 0).astype(np.int32), np.int32(0))
-        above = np.append(np.where(self.parent < 0, count, self.parent), count)
-        while not (above == count).all():
-            # Each round looks twice as far up.
-            depth = depth + depth[above]
-            above = above[above]
-        return depth[:-1]
+        return _core.depths_of_calls(self.parent)
 
     def own_times(self) -> Array:
         """Return the duration of each call without the chosen calls inside."""
         if not self.chosen:
             own: Array = self.trace._core.calls("self")
             return own
-        return np.maximum(self._without_inner(self.duration), 0)
+        return self._without_inner(self.duration)
 
     def _without_inner(self, inclusive: Array) -> Array:
-        """Return a figure of each call without that of the chosen calls inside."""
-        inside = np.zeros(len(self), np.int64)
-        has_parent = self.parent >= 0
-        np.add.at(inside, self.parent[has_parent], inclusive[has_parent])
-        return inclusive - inside
+        """Return a figure of each call without that of the chosen calls inside, 0 at least."""
+        own = _core.new_column(len(self), "int64")
+        for part in parts_of_rows(len(self)):
+            own[part] = inclusive[part]
+        for part in parts_of_rows(len(self)):
+            parent = self.parent[part]
+            inner = parent >= 0
+            np.subtract.at(own, parent[inner], inclusive[part][inner])
+        for part in parts_of_rows(len(self)):
+            own[part] = np.maximum(own[part], 0)
+        return own
 
     @cached_property
     def has_waited(self) -> bool:
@@ -584,7 +634,7 @@ class View:
     def own_waited(self) -> Array:
         """Return the part of each own time in which another thread had the interpreter's lock."""
         waited = self._waited_between() if self.between else self.take("waited").astype(np.int64)
-        return np.maximum(self._without_inner(waited), 0)
+        return self._without_inner(waited)
 
     def _waited_between(self) -> Array:
         """Return how long other threads had the lock within each call, as it was cut."""
@@ -610,18 +660,35 @@ class View:
         before, total : int
             Rows of the tables before it, and of all tables; without, the table is the only one.
         """
-        length = len(self.table(name))
+        length = self.length(name)
         for first in range(0, length, rows):
             if self.progress is not None:
                 self.progress(before + first, length if total is None else total)
             yield self.part_of_table(name, first, min(rows, length - first))
             _core.give_back()
 
+    def length(self, name: str) -> int:
+        """Return the number of the chosen rows of a table."""
+        rows = self._rows_of(name)
+        return len(getattr(self.trace, name)) if rows is None else len(rows)
+
     def part_of_table(self, name: str, first: int, count: int) -> Table:
         """Return some of the chosen rows of a table, in memory for these."""
-        if self.rows is None and name in TablesOfRows.MADE:
+        rows = self._rows_of(name)
+        if name not in TablesOfRows.MADE:
+            return self.table(name)[first : first + count]
+        if rows is None:
             return self._tables_of_rows(name, first, count)
-        return self.table(name)[first : first + count]
+        rows = rows[first : first + count]
+        parts = [self._tables_of_rows(name, 0, 0)] if not len(rows) else []
+        done = 0
+        while done < len(rows):
+            begin = int(rows[done])
+            after = int(np.searchsorted(rows, begin + AT_A_TIME))
+            part = self._tables_of_rows(name, begin, int(rows[after - 1]) + 1 - begin)
+            parts.append(part[rows[done:after] - begin])
+            done = after
+        return parts[0] if len(parts) == 1 else joined(parts)
 
     @cached_property
     def _tables_of_rows(self) -> TablesOfRows:
@@ -661,7 +728,7 @@ class View:
             threads=self.thread_mask if self._threads else None,
         )
 
-    @property
+    @cached_property
     def _wanted(self) -> Array:
         """A mask of the chosen functions."""
         wanted = np.ones(len(self.trace.functions), bool)
@@ -672,12 +739,31 @@ class View:
         return wanted
 
     def table(self, name: str) -> Table:
-        """Return the chosen rows of a table of the trace."""
+        """Return the chosen rows of a small table of the trace."""
         found: Table = getattr(self.trace, name)
-        if self.rows is None:
-            return found
-        if name == "calls":
-            return found[self.rows]
+        rows = self._rows_of(name)
+        return found if rows is None else found[rows]
+
+    def _rows_of(self, name: str) -> Array | None:
+        """Return the chosen rows of a table; None: all."""
+        if self.rows is None or name == "calls":
+            return self.rows
+        if name not in self._known_rows:
+            self._known_rows[name] = self._find_rows(name)
+        return self._known_rows[name]
+
+    def _find_rows(self, name: str) -> Array:
+        found: Table = getattr(self.trace, name)
+        if name not in TablesOfRows.MADE:
+            return np.flatnonzero(self._mask(found))
+        marks = _core.new_column(len(found), "uint8")
+        for rows in parts_of_rows(len(found)):
+            part = self._tables_of_rows(name, rows.start, rows.stop - rows.start)
+            marks[rows] = self._mask(part)
+        return _numbers_of(marks)
+
+    def _mask(self, found: Table) -> Array:
+        """Return a mask of the chosen rows of a table, or of a part of it; not of calls."""
         mask = np.ones(len(found), bool)
         if self._threads and "thread" in found:
             mask &= self.thread_mask[found["thread"]]
@@ -685,7 +771,7 @@ class View:
             mask &= self.times(np.asarray(found["time" if "time" in found else "start"]))
         if (self._globs or self._own) and "function" in found:
             mask &= np.append(self._wanted, False)[np.ma.filled(found["function"], -1)]
-        return found[np.flatnonzero(mask)]
+        return mask
 
 
 def _matching(trace: Trace, globs: Sequence[str]) -> Array:
@@ -715,16 +801,23 @@ def nearest(parent: Array, keep: Array) -> Array:
         near = following
 
 
-def _inside(parent: Array, wanted: Array) -> Array:
-    """Return a mask of the wanted calls and of the calls inside them."""
-    count = len(parent)
-    found: Array = np.append(wanted, False)
-    above = np.append(np.where(parent < 0, count, parent), count)
-    while True:
-        found = found | found[above]
-        if (above == count).all():
-            return found[:-1]
-        above = above[above]
+def _numbers_of(marks: Array) -> Array:
+    """Return the numbers of marked rows, int64."""
+    count = sum(int(np.count_nonzero(marks[part])) for part in parts_of_rows(len(marks)))
+    rows, done = _core.new_column(count, "int64"), 0
+    for part in parts_of_rows(len(marks)):
+        found = np.flatnonzero(marks[part])
+        rows[done : done + len(found)] = found + part.start
+        done += len(found)
+    return rows
+
+
+def _picked(values: Array, rows: Array) -> Array:
+    """Return the values of some rows."""
+    found = _core.new_column(len(rows), str(values.dtype))
+    for part in parts_of_rows(len(rows)):
+        found[part] = values[rows[part]]
+    return found
 
 
 def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Array]) -> Array:

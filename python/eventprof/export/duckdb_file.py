@@ -26,7 +26,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
     settings = {"threads": 1, "memory_limit": "24MiB", "preserve_insertion_order": True}
     base = duckdb.connect(options.path, config=settings)
     try:
-        done, total = 0, sum(len(view.table(name)) for name in TABLES)
+        done, total = 0, sum(map(view.length, TABLES))
         for name in TABLES:
             none = view.part_of_table(name, 0, 0)
             schema = pyarrow.table(with_rows(none, np.arange(0))).schema
@@ -35,7 +35,7 @@ def write(view: View, out: IO[bytes], options: Options) -> None:
             base.register("given", pyarrow.RecordBatchReader.from_batches(schema, batches))
             base.execute(f'create table "{name}" as select * from given')
             base.unregister("given")
-            done += len(view.table(name))
+            done += view.length(name)
         base.execute("create table metadata (key text primary key, value text)")
         for key, value in facts(view).items():
             base.execute(

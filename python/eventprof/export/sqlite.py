@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
     """Write the tables, and a table ``metadata`` with facts of the run as JSON."""
-    done, total = 0, sum(len(view.table(name)) for name in TABLES)
+    done, total = 0, sum(map(view.length, TABLES))
     with contextlib.closing(sqlite3.connect(options.path)) as base:
         # The file has another name until it is complete, and is dropped if that fails.
         base.execute("pragma journal_mode=off")
         base.execute("pragma synchronous=off")
         for name in TABLES:
-            table = view.table(name)
-            _insert(base, name, table, numbered(view, name, done, total))
-            done += len(table)
+            none = view.part_of_table(name, 0, 0)
+            _insert(base, name, none, numbered(view, name, done, total))
+            done += view.length(name)
         base.execute("create table metadata (key text primary key, value text)")
         base.executemany(
             "insert into metadata values (?, ?)",

@@ -6,11 +6,12 @@ may lie in files (array.h of the core), tables have some rows at a time (`Tables
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from .column import Column
 from .descriptions import Strings, described
 from .event_rows import parts_of_column
 from .kinds import NUMBERS
@@ -119,6 +120,32 @@ class TablesOfRows:
         return self._strings.setdefault(
             (table, column), Strings(lambda: parts_of_column(load, column))
         )
+
+
+def joined(parts: Sequence[Table]) -> Table:
+    """Return a table of the rows of several parts of one table."""
+    from .table import Table
+
+    def column(name: str) -> Column:
+        each = [part._column(name) for part in parts]
+        first = each[0]
+
+        def nulls() -> Array:
+            return np.concatenate([part.nulls() for part in each])
+
+        return Column(
+            name,
+            lambda: np.concatenate([part.values() for part in each]),
+            first.dtype,
+            null=nulls if callable(first.null) else first.null,
+            words=first.words,
+            unit=first.unit,
+            doc=first.doc,
+            hexadecimal=first.hexadecimal,
+        )
+
+    names = parts[0].columns
+    return Table(parts[0].name, [column(name) for name in names], sum(map(len, parts)))
 
 
 def in_batches(trace: Recorded) -> bool:

@@ -4,6 +4,7 @@
 
 #include "arrow.h"
 #include "arrays.h"
+#include "choose.h"
 #include "compat.h"
 #include "errors.h"
 #include "count.h"
@@ -308,6 +309,9 @@ static PyMethodDef functions[] = {
     {"make_trace", ep_py_make_trace, METH_VARARGS, NULL},
     {"render_rows", ep_py_render_rows, METH_VARARGS, NULL},
     {"nest_calls", ep_py_nest_calls, METH_VARARGS, NULL},
+    {"mark_inner_calls", ep_py_mark_inner_calls, METH_VARARGS, NULL},
+    {"number_marked_calls", ep_py_number_marked_calls, METH_VARARGS, NULL},
+    {"depths_of_calls", ep_py_depths_of_calls, METH_VARARGS, NULL},
     {"calls_by_thread", ep_py_calls_by_thread, METH_VARARGS, NULL},
     {"fold_calls", ep_py_fold_calls, METH_VARARGS, NULL},
     {"collapsed_stacks", ep_py_collapsed_stacks, METH_VARARGS, NULL},

@@ -63,11 +63,12 @@ def rows_at_a_time(monkeypatch, rows):
         monkeypatch.setattr(module, "_ROWS", rows)
 
 
-@pytest.mark.parametrize(("what", "calls"), pairs(WHAT, ["all", "chosen"]), ids=str)
+@pytest.mark.parametrize(("what", "calls"), pairs(WHAT, ["all", "chosen", "cut"]), ids=str)
 def test_any_batch_gives_the_same(nasty, tmp_path, monkeypatch, what, calls):
     word, table = what
     require(word)
-    given = {"own": True} if calls == "chosen" else {}
+    filters = {"chosen": {"own": True}, "cut": {"functions": ["*"], "between": (1, 1 << 40)}}
+    given = dict(filters.get(calls, {}))
     if table is not None:
         given["table"] = table
     found = []

@@ -259,3 +259,57 @@ def test_memory_grows_by_a_few_bytes_for_a_call(short_and_long, tmp_path, monkey
     short, long = short_and_long
     each = (peaks[1] - peaks[0]) / (len(long.calls) - len(short.calls))
     assert each < BYTES[word], peaks
+
+
+@pytest.fixture(scope="module")
+def longer():
+    """Traces of more than 2 MiB of int32, so that the core makes the columns."""
+    return calls_of(110), calls_of(160)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("word", ["csv", "chrome"])
+@pytest.mark.parametrize("what", ["functions", "between", "threads"])
+def test_filters_make_no_arrays_of_all_calls(longer, tmp_path, word, what):
+    """Of what Python and NumPy allocate; columns of the core may lie in files."""
+    peaks = []
+    for trace in longer:
+        options = {
+            "functions": ["*fib"],
+            "between": (1, trace.duration - 1),
+            "threads": [trace.threads["name"][0]],
+        }
+        _ = trace.calls, trace.functions
+        tracemalloc.start()
+        try:
+            trace.export(tmp_path / "x", word, force=True, **{what: options[what]})
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+
+    short, long = longer
+    # A byte or two for each call: whether it is chosen.
+    assert (peaks[1] - peaks[0]) / (len(long.calls) - len(short.calls)) < 4, peaks
+
+
+PARENTS_OF_TWO_TREES = of_int32(-1, 0, 1, 1, -1, 4)
+
+
+def test_chosen_calls_are_numbered_and_others_have_the_number_around_them():
+    marks = np.array([0, 1, 0, 1, 0, 0], np.uint8)
+    assert _core.number_marked_calls(PARENTS_OF_TWO_TREES, marks).tolist() == [-1, 0, 0, 1, -1, -1]
+    _core.mark_inner_calls(PARENTS_OF_TWO_TREES, marks)
+    assert marks.tolist() == [0, 1, 1, 1, 0, 0]
+    assert _core.depths_of_calls(PARENTS_OF_TWO_TREES).tolist() == [0, 1, 2, 2, 0, 1]
+
+
+def test_calls_before_the_call_around_them_are_refused():
+    for parents in (of_int32(1, -1), of_int32(0), of_int32(-1, 7)):
+        marks = np.zeros(len(parents), np.uint8)
+        for use in (_core.mark_inner_calls, _core.number_marked_calls):
+            with pytest.raises(ValueError, match="before the call around it"):
+                use(parents, marks)
+        with pytest.raises(ValueError, match="before the call around it"):
+            _core.depths_of_calls(parents)
+    with pytest.raises(ValueError, match="a byte for each"):
+        _core.number_marked_calls(PARENTS_OF_TWO_TREES, b"\0")
