@@ -83,6 +83,9 @@ def check_syntax(
 ) -> tuple[int, str]:
     """Have a compiler look at each file; give the exit code and its warnings."""
     status, text = configure(folder, python, options, compiler)
+    if status == 0:
+        # The list of files is meson's, which ninja runs again where meson.build is newer.
+        status, text = shell.output(["ninja", "-C", folder, "build.ninja"], joined=True)
     if status != 0:
         return status, text
     database = json.loads((folder / "compile_commands.json").read_text(encoding="utf-8"))
