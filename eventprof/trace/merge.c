@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "memory.h"
 
@@ -221,14 +222,13 @@ merge_threads(const ep_merge_part *parts, size_t count, ep_decoded *out)
                 bool named = atomic_load_explicit(&from->thread->named, memory_order_acquire);
                 name = named ? from->thread->name : "";
             }
-            const char *space = name[0] != 0 ? " " : "";
-            if (part->worker[0] != 0) {
-                snprintf(thread->name, sizeof thread->name, "%" PRIu64 " %.20s%s%.20s", part->process_id,
-                         part->worker, space, name);
-            } else {
-                snprintf(thread->name, sizeof thread->name, "%" PRIu64 "%s%.40s", part->process_id, space,
-                         name);
-            }
+            /* All three fit: 20 digits, and what is kept of the two names. */
+            bool has_worker = part->worker[0] != 0;
+            int of_worker = (int)ep_text_cut((ep_text){part->worker, strlen(part->worker)}, 20);
+            int of_name = (int)ep_text_cut((ep_text){name, strlen(name)}, has_worker ? 20 : 40);
+            snprintf(thread->name, sizeof thread->name, "%" PRIu64 "%s%.*s%s%.*s", part->process_id,
+                     of_worker > 0 ? " " : "", of_worker, part->worker, of_name > 0 ? " " : "", of_name,
+                     name);
             atomic_store_explicit(&thread->named, true, memory_order_relaxed);
             if (ep_open_stack_copy(&from->open, &to->open) != EP_OK) {
                 return EP_NOMEM;

@@ -262,6 +262,29 @@ START_TEST(all_rows_come_in_order_and_know_where_they_are_from)
 }
 END_TEST
 
+START_TEST(long_names_are_cut_between_characters)
+{
+    static ep_thread threads[4];
+    for (int i = 1; i < 4; i++) {
+        snprintf(threads[i].name, sizeof threads[i].name, "0123456789012345678\xc3\xa9"
+                                                          "after");
+        atomic_store(&threads[i].named, true);
+    }
+    ep_decoded trace = random_trace(0, threads), merged;
+    ep_merge_part part = {&trace, 0, UINT64_MAX, "the pool's worker 1\xc3\xa9"};
+    ck_assert_int_eq(merge(&part, 1, &merged), EP_OK);
+
+    for (size_t i = 0; i < merged.thread_count; i++) {
+        bool has_name = trace.threads[i].thread != NULL;
+        ck_assert_str_eq(merged.threads[i].thread->name,
+                         has_name ? "18446744073709551615 the pool's worker 1 0123456789012345678"
+                                  : "18446744073709551615 the pool's worker 1 ?");
+    }
+    ep_decoded_clear(&merged);
+    ep_decoded_clear(&trace);
+}
+END_TEST
+
 START_TEST(too_many_parts_are_refused)
 {
     ep_decoded merged;
@@ -299,4 +322,5 @@ EP_TEST_MAIN("merge",
 #ifdef EP_FAULT_POINTS
              without_memory_nothing_is_left,
 #endif
-             all_rows_come_in_order_and_know_where_they_are_from, too_many_parts_are_refused)
+             all_rows_come_in_order_and_know_where_they_are_from, long_names_are_cut_between_characters,
+             too_many_parts_are_refused)
