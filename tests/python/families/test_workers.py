@@ -132,6 +132,7 @@ def test_where_only_memory_is_recorded(tmp_path, method):
 
 def test_a_server_that_forks_as_gunicorn(tmp_path):
     (tmp_path / "gunicorn").mkdir()
+    (tmp_path / "gunicorn" / "__init__.py").touch()  # else an installed gunicorn comes first
     write(
         tmp_path / "gunicorn",
         arbiter="""

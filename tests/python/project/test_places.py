@@ -64,7 +64,7 @@ main(int count, char **words)
         return 2;
     }
     ep_recorder_init(&recorder, &options);
-    ep_recorder_set_file(&recorder, file, 0);
+    ep_recorder_set_file(&recorder, file);
     if (ep_recorder_start(&recorder, &error) != EP_OK) {
         return 3;
     }
