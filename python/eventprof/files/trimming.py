@@ -155,7 +155,7 @@ def _others(chosen: tuple[str | int, ...], trace: Trace) -> tuple[int, ...]:
             if is_thread(wanted, name, native_id)
         }
         if not found:
-            names = ", ".join(sorted({str(row[0]) for row in rows})[:10])
+            names = ", ".join(sorted({row[0] for row in rows if row[0]})[:10])
             raise ValueError(f"threads: there is no {wanted!r}; some are {names}")
         kept |= found
     return tuple(row for row in range(len(rows)) if row not in kept)
