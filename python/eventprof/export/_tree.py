@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _core
 from ..answers.tree import OUTSIDE
-from ._view import intern, nearest
+from ._view import intern
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -236,18 +236,16 @@ def _choose(view: View, nodes: _Nodes) -> _Nodes:
     keep = nodes.line != OUTSIDE
     keep &= view.keep_nodes(nodes.function, nodes.parent, nodes.thread)
     rows = np.flatnonzero(keep)
-    number_of = np.full(len(keep) + 1, -1, np.int32)
-    number_of[rows] = np.arange(len(rows), dtype=np.int32)
-    near = nearest(nodes.parent, keep)
-    of_node = number_of[np.where(keep, np.arange(len(keep)), near)]
+    parent = np.ascontiguousarray(nodes.parent, np.int32)
+    of_node = _core.number_marked_calls(parent, keep)
+    around = parent[rows]
+    above = np.where(around < 0, np.int32(-1), of_node[np.maximum(around, 0)])
     known = of_node >= 0
     figures = {
         name: values[rows] if name == "calls" else add_up(len(rows), of_node[known], values[known])
         for name, values in nodes.figures.items()
     }
-    return _Nodes(
-        number_of[near[rows]], nodes.function[rows], nodes.line[rows], nodes.thread[rows], figures
-    )
+    return _Nodes(above, nodes.function[rows], nodes.line[rows], nodes.thread[rows], figures)
 
 
 def _of_calls(view: View, sites: bool, threads: bool) -> _Nodes:

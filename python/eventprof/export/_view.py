@@ -788,19 +788,6 @@ def _matching(trace: Trace, globs: Sequence[str]) -> Array:
     return found
 
 
-def nearest(parent: Array, keep: Array) -> Array:
-    """Return the nearest kept call around each call; the number of calls if there is none."""
-    count = len(parent)
-    kept = np.append(keep, True)
-    near = np.append(np.where(parent < 0, count, parent), count)
-    while True:
-        # Each round looks twice as far up.
-        following = np.where(kept[near], near, near[near])
-        if np.array_equal(following, near):
-            return near[:-1]
-        near = following
-
-
 def _numbers_of(marks: Array) -> Array:
     """Return the numbers of marked rows, int64."""
     count = sum(int(np.count_nonzero(marks[part])) for part in parts_of_rows(len(marks)))

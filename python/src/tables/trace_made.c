@@ -108,11 +108,7 @@ name_thread(ep_thread *who, const char *name, size_t bytes)
 {
     memset(who->name, 0, sizeof who->name);
     if (name != NULL) {
-        size_t kept = bytes < sizeof who->name - 1 ? bytes : sizeof who->name - 1;
-        while (kept < bytes && kept > 0 && ((unsigned char)name[kept] & 0xC0) == 0x80) {
-            kept -= 1;    /* not through the middle of a character */
-        }
-        memcpy(who->name, name, kept);
+        memcpy(who->name, name, ep_text_cut((ep_text){name, bytes}, sizeof who->name - 1));
     }
     atomic_store_explicit(&who->named, name != NULL, memory_order_relaxed);
 }
