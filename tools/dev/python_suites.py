@@ -21,7 +21,7 @@ from types import FrameType
 from dev import pythons, shell
 from dev.environments import PIP
 from dev.pythons import Python
-from dev.results import PytestCount, Results, count_outcomes
+from dev.results import PytestCount, Results, count_outcomes, processor_seconds
 from dev.sanitize import pytest_command
 
 #: How often it is looked whether a CPython is done.
@@ -49,6 +49,8 @@ class PythonSuites:
     path: str = field(default_factory=lambda: os.environ["PATH"])  # without any environment of ours
     counts: dict[str, PytestCount] = field(default_factory=dict)
     seconds: dict[str, int] = field(default_factory=dict)
+    #: Of a processor, for each CPython.
+    processor: dict[str, float] = field(default_factory=dict)
     again: list[Python] = field(default_factory=list)
     flaky: list[str] = field(
         default_factory=list
@@ -130,9 +132,18 @@ class PythonSuites:
         self.seconds[python.name] = int(os.stat(self.log(python)).st_mtime - began)
         self.count(python, process.returncode, 1)
 
+    def has_ended(self, process: subprocess.Popen[bytes]) -> bool:
+        """Return whether a job has ended; the call that finds it so notes its processor time."""
+        if process.returncode is None:
+            before = processor_seconds()
+            if process.poll() is not None:
+                # Nothing else is waited for in between.
+                self.processor[self.running[process][0].name] = processor_seconds() - before
+        return process.returncode is not None
+
     def keep_busy(self, jobs: int) -> None:
         """Start pytest on the next CPythons, so that this many run, without waiting for any."""
-        running = sum(process.poll() is None for process in self.running)
+        running = sum(not self.has_ended(process) for process in self.running)
         for python in self.waiting[: max(jobs - running, 0)]:
             self.waiting.remove(python)
             self.start(python)
@@ -143,7 +154,7 @@ class PythonSuites:
         self.keep_busy(jobs)
         while self.running:
             # Whichever ends first: waiting for the oldest would leave a core without work.
-            while not (ended := [each for each in self.running if each.poll() is not None]):
+            while not (ended := list(filter(self.has_ended, self.running))):
                 time.sleep(POLL_SECONDS)
             self.keep_busy(jobs)
             self.finish(ended[0])
@@ -240,6 +251,7 @@ class PythonSuites:
             shell.say(
                 f"  {text}: {count.passed} passed, {count.failed} failed, {count.skipped} skipped,"
                 f" {self.seconds[name]} s"
+                + (f" ({self.processor[name]:.0f})" if name in self.processor else "")
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import resource
 import time
 import xml.etree.ElementTree as tree
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,12 @@ def elapsed() -> int:
     return int(time.monotonic() - STARTED)
 
 
+def processor_seconds() -> float:
+    """Return the processor time of all processes that were started from here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @dataclass
 class Results:
     """What one run of ./dev found."""
@@ -35,15 +42,15 @@ class Results:
     #: Tests; checks are counted as neither.
     c_tests: int = 0
     python_tests: int = 0
-    #: The seconds of each stage, as text.
+    #: The seconds of each stage, and those of a processor in brackets, as text.
     times: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add up how long a stage took."""
-        began = elapsed()
+        """Note how long a stage took, and the processor time of what ended in it."""
+        began, used = elapsed(), processor_seconds()
         yield
-        self.times.append(f"{name} {elapsed() - began}")
+        self.times.append(f"{name} {elapsed() - began} ({processor_seconds() - used:.0f})")
 
     def check(
         self,

@@ -17,7 +17,7 @@ from dev.packages import Packages
 from dev.python_job import LONG
 from dev.python_suites import PythonSuites, ended_with_us
 from dev.pythons import Python, Pythons
-from dev.results import Results, elapsed
+from dev.results import Results, elapsed, processor_seconds
 
 FUZZ_SECONDS = 4
 
@@ -327,7 +327,8 @@ def main(arguments: list[str]) -> int:
     if options.python:
         suites.report(found, [here[name] for name in choice.versions])
         shell.say(f"  absent: {' '.join(choice.absent) or 'none'}")
-    shell.say(f"  seconds: {', '.join(found.times)}, in all {elapsed()}")
+    whole = f"in all {elapsed()} ({processor_seconds():.0f})"
+    shell.say(f"  seconds (of a processor): {', '.join(found.times)}, {whole}")
     shell.say(f"  C tests: {found.c_tests}, Python tests: {found.python_tests}")
     if (options.c and not found.c_tests) or (options.python and not found.python_tests):
         shell.note("a part ran no test")
