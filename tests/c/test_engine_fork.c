@@ -1,6 +1,8 @@
 /* engine.h: fork, and what happens without memory. */
 #include "ep_tapes.h"
 
+#include <signal.h>
+
 #ifdef __linux__
 #include <sys/syscall.h>
 #endif
@@ -58,6 +60,9 @@ exit_code_of(pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
 }
 
+/* What hangs in a child ends by SIGALRM. */
+#define CHILD_LIMIT_S 60
+
 typedef struct churn {
     tape tape;
     _Atomic bool done;
@@ -102,8 +107,9 @@ START_TEST(a_fork_while_recording_divides_the_two)
         threads[i] = ep_model_spawn(write_until_done, &churns[i]);
     }
     ep_log *log = ep_log_mine();
+    int rounds = (int)ep_model_work(30), stuck = 0;
 
-    for (int i = 0; i < (int)ep_model_work(30); i++) {
+    for (int i = 0; i < rounds; i++) {
         for (int j = 0; j < 1000; j++) {
             ep_model_event event = next_event(&tapes[0], 0);
             event.ticks = ep_clock_ticks();
@@ -112,9 +118,18 @@ START_TEST(a_fork_while_recording_divides_the_two)
         }
         pid_t child = fork();
         if (child == 0) {
+            signal(SIGALRM, SIG_DFL);    /* Check has a handler for its own */
+            alarm(CHILD_LIMIT_S);
             _exit(child_of_fork(&recorder, tapes[0].thread_id));
         }
-        ck_assert_int_eq(exit_code_of(child), 0);
+        int code = exit_code_of(child);
+        /* gcc's address sanitizer forks with the locks of its allocator as they are: if another thread has
+         * one, the child waits for it for ever. A lock of ours would be met in every round. */
+        if (EP_MODEL_SANITIZED && code == 100 + SIGALRM && stuck < rounds / 3) {
+            stuck += 1;
+            continue;
+        }
+        ck_assert_int_eq(code, 0);
     }
     for (int i = 0; i < 2; i++) {
         atomic_store(&churns[i].done, true);
