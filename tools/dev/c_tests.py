@@ -186,22 +186,30 @@ class Suites:
         shell.run(["meson", *test(folder), "--setup", setup, *names], null=True)
         self.found.count_c(log)
 
-    def run_twice(self, folder: Path, setup: str | None = None) -> None:
-        """Run all suites, and once more, one at a time, those whose assertions failed."""
+    def run_twice(
+        self, folder: Path, setup: str | None = None, *options: str, **environment: str
+    ) -> Path:
+        """Run all suites, and once more, one at a time, those whose assertions failed.
+
+        Options are those of ``meson test``. Returns: the report of the first run.
+        """
         ending = f"-{setup}.json" if setup else ".json"
         log, again = (folder / "meson-logs" / (name + ending) for name in ("testlog", "again"))
         shell.remove(log, again)
-        command = ["meson", *test(folder), *(["--setup", setup] if setup else [])]
-        if shell.run(command, null=True) != 0:
+        command = ["meson", *test(folder), *(["--setup", setup] if setup else []), *options]
+        if shell.run(command, null=True, environment=environment) != 0:
             try:
                 names = results.with_failed_assertions(results.read_suites(log))
             except (OSError, ValueError):
                 names = []
             if names:
                 shell.run(
-                    [*command, "--num-processes", "1", "--logbase", "again", *names], null=True
+                    [*command, "--num-processes", "1", "--logbase", "again", *names],
+                    null=True,
+                    environment=environment,
                 )
         self.found.count_c(log, again)
+        return log
 
 
 EMPTY = "int main(void) { return 0; }\n"

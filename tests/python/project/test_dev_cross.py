@@ -8,7 +8,7 @@ import sys
 
 import children
 import pytest
-from dev import cross, debian, pythons, shell, targets, wheel
+from dev import cross, debian, pythons, results, shell, targets, wheel
 
 ROOT = shell.ROOT
 
@@ -91,6 +91,41 @@ def test_the_platforms_that_are_compiled_for():
     assert not any(targets.choose(name).is_native for name in names)
     assert cross.parse(["--free-threaded", "--python", "3.14"]).wheel.asked == ["3.14"]
     assert cross.parse(["--free-threaded"]).targets == []
+
+
+def test_what_an_emulator_cannot_run_is_named_with_the_reason(monkeypatch, capsys):
+    monkeypatch.setattr(
+        cross, "EMULATOR_LACKS", {"no clock": ("ticks", "beats"), "no disk": ("io",)}
+    )
+    suites = {
+        "time": {"stdout": "left out: ticks\nleft out: beats\n"},
+        "io": {"stdout": "left out: io\nRunning suite(s): io\n"},
+        "crashed": {},
+    }
+
+    found = results.Results()
+    cross.show_left_out(found, suites)
+    said = capsys.readouterr().out
+    assert said.splitlines() == [
+        "  --    ticks not run: no clock",
+        "  --    beats not run: no clock",
+        "  --    io not run: no disk",
+    ]
+    assert found.failed == 0
+
+    del suites["io"]
+    cross.show_left_out(found, suites)
+    assert "no test or suite is called io" in capsys.readouterr().out
+    assert found.failed == 1
+
+
+def test_each_name_that_an_emulator_cannot_run_is_a_test_or_a_suite():
+    sources = {path.stem: path.read_text() for path in (ROOT / "tests" / "c").glob("test_*.c")}
+
+    for name in (each for names in cross.EMULATOR_LACKS.values() for each in names):
+        assert f"test_{name}" in sources or any(
+            f"START_TEST({name})" in text for text in sources.values()
+        ), name
 
 
 def test_a_debian_of_another_processor_is_unpacked(tmp_path, monkeypatch):
