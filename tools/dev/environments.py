@@ -116,8 +116,10 @@ def ensure_venv(
     shell.BUILD.mkdir(parents=True, exist_ok=True)
     if shell.read(venv / "made") != made:
         shell.note(f"making {venv.relative_to(shell.ROOT)} with {python.path} ({python.full})")
-        # Builds with another interpreter are removed, too.
-        shell.remove(venv, shell.BUILD / python.name)
+        shell.remove(venv)
+        if venv == python.venv:
+            # What was built with another interpreter.
+            shell.remove(shell.BUILD / python.name)
         shell.must([*python.command, "-m", "venv", venv])
         (venv / "made").write_text(made, encoding="utf-8")
     with open(shell.ROOT / "pyproject.toml", "rb") as file:

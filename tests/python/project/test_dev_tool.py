@@ -372,6 +372,27 @@ def test_requirements_of_this_project_are_lines_that_pip_knows():
         assert not line.startswith("eventprof")
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_only_the_environment_of_an_interpreter_ends_what_was_built_with_another(
+    build, monkeypatch, own
+):
+    python = pythons.Python("3.13", 0, "3.13.0", True, True, "python3.13")
+    venv = python.venv if own else build / "venv-wheel"
+
+    def make(command, **_):
+        if "venv" in command:
+            venv.mkdir()
+
+    monkeypatch.setattr(shell, "ROOT", build)
+    monkeypatch.setattr(shell, "must", make)
+    (build / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    (build / "3.13").mkdir()
+
+    environments.ensure_venv(python, ("build",), venv)
+
+    assert (build / "3.13").exists() != own
+
+
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14", "3.15"])
 def test_pip_need_not_compile_the_numpy_that_builds(version):
     """NumPy 2.5 has no wheel for free-threaded 3.13: pip would compile it, for five minutes."""
