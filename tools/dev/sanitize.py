@@ -48,6 +48,12 @@ def pytest_command(name: str) -> list[str]:
     ]
 
 
+def left_out() -> list[str]:
+    """Return the arguments of pytest that leave LEFT_OUT out: it takes paths as it prints them."""
+    folder = environments.TESTS.relative_to(shell.ROOT)
+    return [part for name in LEFT_OUT for part in ("--deselect", f"{folder}/{name}")]
+
+
 def count_reports(text: str) -> tuple[int, int]:
     """Return how many reports of the thread sanitizer have a frame of ours, and how many there are.
 
@@ -147,13 +153,11 @@ def main(arguments: list[str]) -> int:
     ]
     away = shell.BUILD / "away-sanitized"
     away.mkdir(parents=True, exist_ok=True)
-    tests = environments.TESTS
-    left_out = [part for name in LEFT_OUT for part in ("--deselect", f"{tests}/{name}")]
     status = shell.run(
         [
             python.venv / "bin" / "python",
             *pytest_command("sanitized")[1:],
-            *("-q", "-m", "not slow", *left_out, *arguments, str(tests)),
+            *("-q", "-m", "not slow", *left_out(), *arguments, str(environments.TESTS)),
         ],
         null=True,
         environment={

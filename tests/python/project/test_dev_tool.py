@@ -523,6 +523,23 @@ def test_a_line_of_109_columns_is_too_long(tmp_path):
     assert lint.lines_fit(tmp_path, ["x.c"]) == (1, f"x.c:2:{'x' * 109}\n")
 
 
+@pytest.mark.thorough
+def test_what_the_sanitizers_leave_out_is_a_test_and_is_left_out(tmp_path):
+    files = {environments.TESTS / name.partition("::")[0] for name in sanitize.LEFT_OUT}
+    pytest_here = (sys.executable, *sanitize.pytest_command("collected")[1:], "-q")
+    command = (*pytest_here, "--collect-only", *sorted(map(str, files)))
+
+    every = children.run(*command, cwd=tmp_path).stdout
+    rest = children.run(*command, *sanitize.left_out(), cwd=tmp_path).stdout
+
+    for name in sanitize.LEFT_OUT:
+        assert f"tests/python/{name}" in every
+        assert f"tests/python/{name}" not in rest
+    assert "tests/python/verbs/test_cli.py::" in rest
+    for name in sanitize.OF_THREADS:
+        assert (environments.TESTS / name).is_file()
+
+
 def test_reports_of_the_thread_sanitizer_that_have_a_frame_of_ours():
     report = "WARNING: ThreadSanitizer: data race\n  #0 f {}:12:3\nSUMMARY: ThreadSanitizer: x\n"
     text = "".join(
