@@ -230,17 +230,9 @@ static const shape small = {200, 3, 20, 300, 4, EP_MODEL_ALL_KINDS};
 /* ---- Files ----------------------------------------------------------------------------------- */
 
 static inline int
-new_file(void)
-{
-    int fd = memfd_create("archive", MFD_CLOEXEC);
-    ck_assert_int_ge(fd, 0);
-    return fd;
-}
-
-static inline int
 file_of(const uint8_t *bytes, size_t count)
 {
-    int fd = new_file();
+    int fd = ep_model_new_file();
     ck_assert_int_eq(pwrite(fd, bytes, count, 0), (ssize_t)count);
     return fd;
 }
@@ -248,7 +240,7 @@ file_of(const uint8_t *bytes, size_t count)
 static inline int
 save(const ep_decoded *trace)
 {
-    int fd = new_file();
+    int fd = ep_model_new_file();
     ep_error error = {.text = ""};
     ck_assert_msg(ep_archive_write(fd, &some_recording, trace, &error) == EP_OK, "%s", error.text);
     return fd;

@@ -153,21 +153,28 @@ clear(loaded *l)
     ep_recording_clear(&l->recording);
 }
 
-/* A copy of the file as it is now; holes stay holes. Returns: a descriptor. */
+/* A copy of a file as it is now; holes stay holes. Returns: a descriptor. */
 static inline int
-snapshot(const char *path)
+copy_of(int from)
 {
     static char bytes[1 << 16];
-    int from = open(path, O_RDONLY | O_CLOEXEC), to = memfd_create("copy", MFD_CLOEXEC);
-    ck_assert_int_ge(from, 0);
-    ck_assert_int_ge(to, 0);
+    int to = ep_model_new_file();
     ssize_t got;
     off_t at = 0;
-    for (; (got = read(from, bytes, sizeof bytes)) > 0; at += got) {
+    for (; (got = pread(from, bytes, sizeof bytes, at)) > 0; at += got) {
         bool empty = bytes[0] == 0 && memcmp(bytes, bytes + 1, (size_t)got - 1) == 0;
         ck_assert(empty || pwrite(to, bytes, (size_t)got, at) == got);
     }
     ck_assert_int_eq(ftruncate(to, at), 0);
+    return to;
+}
+
+static inline int
+snapshot(const char *path)
+{
+    int from = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_int_ge(from, 0);
+    int to = copy_of(from);
     close(from);
     return to;
 }
@@ -286,16 +293,12 @@ assert_each_policy_is_on_file(uint64_t most, uint64_t step)
 typedef struct work {
     uint64_t random;
     size_t count;
-    pthread_barrier_t *ready;
 } work;
 
 static inline void *
 do_work(void *argument)
 {
     work *w = argument;
-    if (w->ready != NULL) {
-        pthread_barrier_wait(w->ready);
-    }
     emit(&w->random, w->count);
     return NULL;
 }

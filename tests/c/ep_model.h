@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "ep_check.h"
 #include "decode.h"
@@ -283,6 +285,23 @@ ep_model_columns(const ep_columns *columns)
         block += has_block;
     }
     ck_assert_uint_eq(block, columns->alloc_count);
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* A file without a name. Returns: its descriptor. */
+static inline int
+ep_model_new_file(void)
+{
+#ifdef __linux__
+    int fd = memfd_create("test", MFD_CLOEXEC);
+#else
+    char path[] = "/tmp/ep_test_XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_eq(unlink(path), 0);
+#endif
+    ck_assert_int_ge(fd, 0);
+    return fd;
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */

@@ -9,7 +9,6 @@
 #include "ep_model.h"
 #include "functions.h"
 
-#include <semaphore.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -324,30 +323,48 @@ emit(tape *t, size_t count)
  * writes to the log, as if it were the thread. */
 typedef struct actor {
     pthread_t thread;
-    sem_t ready, end;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;    /* one of the next two, under the lock; macOS has no sem_init() */
+    bool is_ready, must_end;
     ep_log *log;
     tape *tape;
 } actor;
+
+static inline void
+actor_set(actor *a, bool *what)
+{
+    pthread_mutex_lock(&a->lock);
+    *what = true;
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static inline void
+actor_await(actor *a, const bool *what)
+{
+    pthread_mutex_lock(&a->lock);
+    while (!*what) pthread_cond_wait(&a->changed, &a->lock);
+    pthread_mutex_unlock(&a->lock);
+}
 
 static inline void *
 act(void *argument)
 {
     actor *a = argument;
     a->log = ep_log_mine();
-    sem_post(&a->ready);
-    while (sem_wait(&a->end) != 0) {
-    }
+    actor_set(a, &a->is_ready);
+    actor_await(a, &a->must_end);
     return NULL;
 }
 
 static inline void
 actor_begin(actor *a, tape *t, uint64_t seed)
 {
-    sem_init(&a->ready, 0, 0);
-    sem_init(&a->end, 0, 0);
+    a->is_ready = a->must_end = false;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->changed, NULL);
     a->thread = ep_model_spawn(act, a);
-    while (sem_wait(&a->ready) != 0) {
-    }
+    actor_await(a, &a->is_ready);
     a->tape = t;
     *t = (tape){.thread_id = a->log != NULL ? a->log->thread->id : 0, .random = seed};
 }
@@ -365,10 +382,10 @@ actor_emit(actor *a, size_t count)
 static inline void
 actor_end(actor *a)
 {
-    sem_post(&a->end);
+    actor_set(a, &a->must_end);
     ep_model_join(a->thread);
-    sem_destroy(&a->ready);
-    sem_destroy(&a->end);
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
     a->log = NULL;
 }
 

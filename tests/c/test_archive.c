@@ -66,7 +66,7 @@ START_TEST(a_trace_of_nothing_is_an_archive)
     setup();
     ep_recording recording = {0};
     ep_decoded nothing = {0};
-    int fd = new_file();
+    int fd = ep_model_new_file();
 
     ck_assert_int_eq(ep_archive_write(fd, &recording, &nothing, NULL), EP_OK);
 

@@ -286,7 +286,7 @@ START_TEST(without_memory_saving_and_opening_fail_and_work_again)
     int failures = 0;
 
     for (int nth = 0;; nth++) {
-        int fd = new_file();
+        int fd = ep_model_new_file();
         ep_archive *archive = NULL;
         ep_decoded read;
         atomic_store(&ep_fault_countdown, nth);

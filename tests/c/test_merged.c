@@ -2,7 +2,12 @@
  * against the columns of the whole and against the parts alone. */
 #include "ep_archives.h"
 
+#ifdef __GLIBC__
 #include <malloc.h>
+#define KNOWS_ALLOCATED __GLIBC_PREREQ(2, 33)
+#else
+#define KNOWS_ALLOCATED 0
+#endif
 
 #include "of_trace.h"
 #include "open.h"
@@ -256,7 +261,7 @@ allocated_bytes(void)
 static size_t
 allocated_bytes(void)
 {
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+#if KNOWS_ALLOCATED
     struct mallinfo2 info = mallinfo2();
     return info.uordblks + info.hblkhd;
 #else

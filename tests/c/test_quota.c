@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ep_check.h"
+#include "ep_model.h"
 
 #define MIB (1u << 20)
 #define PAGE 4096
@@ -33,8 +33,7 @@ stopped_clock(void)
 static int
 new_page(size_t bytes)
 {
-    int descriptor = memfd_create("room", MFD_CLOEXEC);
-    ck_assert_int_ge(descriptor, 0);
+    int descriptor = ep_model_new_file();
     ck_assert_int_eq(ftruncate(descriptor, (off_t)bytes), 0);
     return descriptor;
 }
