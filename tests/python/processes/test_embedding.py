@@ -81,7 +81,8 @@ def embedding(tmp_path_factory):
 
 
 def run(embedding, *codes):
-    done = children.run(embedding, sys.executable, *codes)
+    # CPython 3.14 knows the environment of its program_name in the first interpreter alone.
+    done = children.run(embedding, sys.executable, *codes, PYTHONPATH=children.path())
     return done.stdout, done.stderr
 
 
