@@ -62,12 +62,12 @@ ep_array_new_zeroed(size_t count, size_t size)
  * lies in a removed file of its own, so that the kernel can write its pages out: a process with a limit of
  * its memory can read a trace of any size. Its first touch costs no more (measured: 0.44 ns a byte).
  *
- * The file lies in $EVENTPROF_TMPDIR, $TMPDIR or /var/tmp, the first of them that is on a disk; its room is
- * taken at once, because a full disk would be a SIGBUS later. Without a folder, room, or on systems other
- * than Linux the column is memory all the same.
+ * The file lies in $EVENTPROF_TMPDIR, $TMPDIR or /var/tmp, the first of them that is on a disk; its space
+ * is taken at once, because a full disk would be a SIGBUS later. Without a folder, space, or on systems
+ * other than Linux the column is memory all the same.
  *
  * A forked child shares the file. So nothing is written into a column that others have read, unless each
- * process would write the same there. */
+ * process would write the same there, or it is made the process's own before (ep_column_own()). */
 #define EP_COLUMNS_IN_MEMORY ((size_t)128 << 20)
 
 /* Like ep_array_new(); release it by ep_column_free(). */
@@ -81,11 +81,19 @@ EP_CHECKED void *ep_column_new_claimed(size_t count, size_t size);
 /* Also releases what malloc() gave; NULL is allowed. */
 void ep_column_free(void *column);
 
+/* Lets this process alone see what it writes into a column that exists since before a fork: copies its file
+ * then. The address stays. NULL is allowed. Fails: false, there is no room on the disk. */
+EP_CHECKED bool ep_column_own(void *column);
+
 /* Takes the columns in files out of the resident set; their pages stay in the page cache, and come back
  * when they are touched. Long steps call it between rows, every EP_COLUMN_ROWS, and so does
  * ep_progress_tell(). Any thread may use the columns meanwhile. */
 void ep_columns_give_back(void);
 #define EP_COLUMN_ROWS ((size_t)1 << 20)
+
+/* Reads where columns may lie. Once, when the program begins: a thread could change the environment later,
+ * while it is read. Without, they lie in /var/tmp. */
+void ep_columns_read_environment(void);
 
 /* Whether there is a folder on a disk for columns; it may have no room. */
 bool ep_columns_have_files(void);

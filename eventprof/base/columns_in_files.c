@@ -5,6 +5,8 @@
 #ifdef __linux__
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@ typedef struct large_column {
     void *at;
     size_t bytes;
     bool in_file;
+    bool is_shared;    /* its file is mapped by a process that was forked, or by its parent, too */
 } large_column;
 
 static ep_mutex lock = EP_MUTEX_INIT;
@@ -67,14 +70,33 @@ nameless_file(const char *folder)
 }
 
 #define FOLDERS 3
+#define MOST_FOLDER_BYTES 512
+#define COPY_BYTES ((size_t)8 << 20)
+
+/* Empty ones are left out. */
+static char folders[FOLDERS][MOST_FOLDER_BYTES] EP_GUARDED_BY(lock) = {"", "", "/var/tmp"};
+
+void
+ep_columns_read_environment(void)
+{
+    const char *found[] = {getenv("EVENTPROF_TMPDIR"), getenv("TMPDIR")};
+    ep_mutex_lock(&lock);
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        size_t bytes = found[i] != NULL && found[i][0] == '/' ? strlen(found[i]) + 1 : 0;
+        bytes = bytes <= MOST_FOLDER_BYTES ? bytes : 0;
+        folders[i][0] = 0;
+        memcpy(folders[i], bytes != 0 ? found[i] : "", bytes);
+    }
+    ep_mutex_unlock(&lock);
+}
 
 /* Returns: a file in one of the folders, an index below FOLDERS; -1: there cannot be one. */
+EP_REQUIRES(lock)
 static int
 file_in(size_t which)
 {
-    const char *folders[FOLDERS] = {getenv("EVENTPROF_TMPDIR"), getenv("TMPDIR"), "/var/tmp"};
     const char *folder = folders[which];
-    return folder != NULL && folder[0] == '/' && !is_memory(folder) ? nameless_file(folder) : -1;
+    return folder[0] == '/' && !is_memory(folder) ? nameless_file(folder) : -1;
 }
 
 bool
@@ -82,6 +104,9 @@ ep_columns_have_files(void)
 {
     int error = errno;
     bool have = false;
+    if (!ep_os_lock(&lock)) {
+        return false;
+    }
     for (size_t i = 0; i < FOLDERS && !have; i++) {
         int file = file_in(i);
         have = file >= 0;
@@ -89,13 +114,39 @@ ep_columns_have_files(void)
             close(file);
         }
     }
+    ep_mutex_unlock(&lock);
     errno = error;
     return have;
 }
 
-/* Returns: a mapping of a file of its own; NULL: there is no room for one. */
+static void
+give_back(void *at, size_t bytes)
+{
+    (void)madvise(at, bytes, MADV_DONTNEED);
+}
+
+/* Whether all of the bytes are in the file now. They leave the resident set meanwhile. */
+static bool
+write_all(int file, const char *from, size_t bytes)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        size_t part = bytes - done < COPY_BYTES ? bytes - done : COPY_BYTES;
+        ssize_t written = pwrite(file, from + done, part, (off_t)done);
+        if (written < 0 && errno != EINTR) {
+            return false;
+        }
+        done += written > 0 ? (size_t)written : 0;
+        give_back((void *)(uintptr_t)from, done);
+    }
+    return true;
+}
+
+/* Returns: a mapping of a file of its own; NULL: there is no room for one. old: the mapping is a copy of
+ * that one, and takes its place; NULL: the mapping is anywhere, and zero. */
+EP_REQUIRES(lock)
 static void *
-map_file(size_t bytes)
+map_file(size_t bytes, void *old)
 {
     int error = errno;
     void *at = NULL;
@@ -104,8 +155,9 @@ map_file(size_t bytes)
         if (file < 0) {
             continue;
         }
-        if (fallocate(file, 0, 0, (off_t)bytes) == 0) {
-            at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (fallocate(file, 0, 0, (off_t)bytes) == 0 && (old == NULL || write_all(file, old, bytes))) {
+            int flags = MAP_SHARED | (old != NULL ? MAP_FIXED : 0);
+            at = mmap(old, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
             at = at != MAP_FAILED ? at : NULL;
         }
         close(file);    /* the mapping keeps it */
@@ -120,13 +172,12 @@ unmap(void *at, size_t bytes)
     (void)munmap(at, bytes);
 }
 
-static void
-give_back(void *at, size_t bytes)
-{
-    (void)madvise(at, bytes, MADV_DONTNEED);
-}
-
 #else
+
+void
+ep_columns_read_environment(void)
+{
+}
 
 bool
 ep_columns_have_files(void)
@@ -135,9 +186,10 @@ ep_columns_have_files(void)
 }
 
 static void *
-map_file(size_t bytes)
+map_file(size_t bytes, void *old)
 {
     (void)bytes;
+    (void)old;
     return NULL;
 }
 
@@ -171,7 +223,7 @@ new_large(size_t count, size_t size, size_t untouched, bool *zeroed)
                                 sizeof *columns.list);
     if (has_room && (column.bytes > columns.most_in_memory ||
                      columns.in_memory > columns.most_in_memory - column.bytes)) {
-        column.at = map_file(column.bytes);
+        column.at = map_file(column.bytes, NULL);
         column.in_file = *zeroed = column.at != NULL;
     }
     if (has_room && column.at == NULL) {
@@ -250,6 +302,27 @@ ep_column_free(void *column)
     }
 }
 
+bool
+ep_column_own(void *column)
+{
+    if (ep_columns_in_files() == 0 || column == NULL) {
+        return true;
+    }
+    if (!ep_os_lock(&lock)) {
+        return false;
+    }
+    bool done = true;
+    for (size_t i = 0; i < columns.count; i++) {
+        large_column *found = &columns.list[i];
+        if (found->at == column && found->is_shared) {
+            done = map_file(found->bytes, column) != NULL;
+            found->is_shared = !done;
+        }
+    }
+    ep_mutex_unlock(&lock);
+    return done;
+}
+
 void
 ep_columns_give_back(void)
 {
@@ -276,6 +349,9 @@ void
 ep_columns_before_fork(void)
 {
     ep_mutex_lock(&lock);
+    for (size_t i = 0; i < columns.count; i++) {
+        columns.list[i].is_shared = columns.list[i].in_file;
+    }
 }
 
 EP_RELEASES(lock)

@@ -58,6 +58,18 @@ ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks)
     return true;
 }
 
+bool
+ep_columns_own(const ep_columns *columns)
+{
+    if (columns->memory != NULL) {
+        return ep_column_own(columns->thread) && ep_column_own(columns->memory);
+    }
+    return ep_column_own(columns->thread) && ep_column_own(columns->time_ns) &&
+           ep_column_own(columns->kind) && ep_column_own(columns->id) &&
+           ep_column_own(columns->alloc_row) && ep_column_own(columns->address) &&
+           ep_column_own(columns->size);
+}
+
 size_t
 ep_columns_block_of_row(const ep_columns *columns, size_t from, size_t row)
 {

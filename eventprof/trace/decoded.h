@@ -23,6 +23,9 @@ typedef struct ep_columns {
 
 /* Makes room in empty columns, except for the thread. Fails: false; the columns own what was allocated. */
 bool ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks);
+
+/* Before writing into columns that others may have read (ep_column_own()). Fails: false, no room. */
+bool ep_columns_own(const ep_columns *columns);
 /* The first allocator event, of those from `from` on, at or after a row. */
 size_t ep_columns_block_of_row(const ep_columns *columns, size_t from, size_t row);
 void ep_columns_clear(ep_columns *columns);

@@ -123,7 +123,8 @@ ep_trim_apply(const ep_trim *trim, ep_decoded *decoded)
     ep_open_stack *open = ep_calloc(thread_count, sizeof *open);
     int32_t *rows = ep_calloc(thread_count, sizeof *rows);
     uint8_t *drop = ep_calloc(decoded->columns.count, 1);
-    bool done = open != NULL && rows != NULL && drop != NULL && open_at(trim, decoded, open);
+    bool done = open != NULL && rows != NULL && drop != NULL && open_at(trim, decoded, open) &&
+                ep_columns_own(&decoded->columns);
     bool merged = ep_process_count(decoded->threads, thread_count) > 1;
     for (size_t i = 0; done && i < thread_count; i++) {
         ep_trace_thread *thread = &decoded->threads[i];
@@ -321,6 +322,9 @@ ep_rename_apply(const ep_rename *rename, ep_decoded *decoded)
                 status = EP_NOMEM;
             }
         }
+    }
+    if (status == EP_OK && !ep_columns_own(columns)) {
+        status = EP_NOMEM;
     }
     if (status != EP_OK) {
         free(sites);

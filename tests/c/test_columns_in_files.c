@@ -2,6 +2,8 @@
 #include "ep_check.h"
 
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +31,22 @@ numbers(void)
     ck_assert_ptr_nonnull(column);
     for (size_t i = 0; i < ROWS; i++) column[i] = i * 12347;
     return column;
+}
+
+/* Whether a file in a folder is mapped. */
+static int
+maps_a_file_of(const char *folder)
+{
+    char line[1024];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    int found = 0;
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        found |= strstr(line, folder) != NULL;
+    }
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    return found;
 }
 
 static size_t
@@ -103,6 +121,58 @@ START_TEST(a_child_sees_it_and_may_free_it)
 }
 END_TEST
 
+START_TEST(what_one_process_writes_into_its_own_the_other_does_not_see)
+{
+    (void)ep_columns_set_in_memory(0);
+    uint64_t *column = numbers();
+    ep_columns_before_fork();
+    pid_t child = fork();
+    ep_columns_after_fork();
+    if (child == 0) {
+        bool whole = ep_column_own(column) && wrong(column) == 0;
+        for (size_t i = 0; i < ROWS; i++) column[i] = 7;
+        ep_columns_give_back();
+        _exit(whole && column[ROWS - 1] == 7 && wrong(column) == ROWS ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(wrong(column), 0);
+    ck_assert(ep_column_own(column));
+    ck_assert_uint_eq(wrong(column), 0);
+    ep_column_free(column);
+    ck_assert_uint_eq(ep_columns_in_files(), 0);
+}
+END_TEST
+
+START_TEST(the_environment_is_read_when_it_is_asked_for)
+{
+    (void)ep_columns_set_in_memory(0);
+    char folder[] = "/var/tmp/eventprof-test-XXXXXX";
+    if (mkdtemp(folder) == NULL || !has_files()) {
+        return;
+    }
+    char none[64];
+    snprintf(none, sizeof none, "%s/none", folder);
+
+    ck_assert_int_eq(setenv("EVENTPROF_TMPDIR", folder, 1), 0);
+    ck_assert_int_eq(setenv("TMPDIR", none, 1), 0);
+    ep_columns_read_environment();
+    ck_assert_int_eq(setenv("EVENTPROF_TMPDIR", none, 1), 0);
+
+    uint64_t *column = numbers();
+    ck_assert_int_eq(maps_a_file_of(folder), 1);
+    ep_column_free(column);
+    ep_columns_read_environment();
+    column = numbers();
+    ck_assert_int_eq(maps_a_file_of(folder), 0);
+    ck_assert_uint_gt(ep_columns_in_files(), 0);    /* /var/tmp is left */
+    ep_column_free(column);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 START_TEST(a_count_that_is_too_large_is_refused)
 {
     ck_assert_ptr_null(ep_column_new(SIZE_MAX / 4, 8));
@@ -126,4 +196,6 @@ END_TEST
 
 EP_TEST_MAIN("columns_in_files", what_was_given_back_is_still_there, the_first_columns_are_memory,
              a_zeroed_column_is_zero, a_child_sees_it_and_may_free_it,
-             a_count_that_is_too_large_is_refused, parts_follow_each_other)
+             what_one_process_writes_into_its_own_the_other_does_not_see,
+             the_environment_is_read_when_it_is_asked_for, a_count_that_is_too_large_is_refused,
+             parts_follow_each_other)

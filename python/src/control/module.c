@@ -2,6 +2,7 @@
  * hooks are; so there is one module, in the interpreter that imports it first. */
 #include "control.h"
 
+#include "array.h"
 #include "arrow.h"
 #include "arrays.h"
 #include "choose.h"
@@ -387,6 +388,7 @@ init_process(void)
     if (done) {
         return 0;
     }
+    ep_columns_read_environment();
     ep_status status = ep_names_init();
     status = status != EP_OK ? status : ep_engine_init();
     status = status != EP_OK ? status : ep_count_init();

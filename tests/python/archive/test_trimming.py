@@ -6,6 +6,7 @@ import random
 import stat
 import threading
 
+import children
 import numpy as np
 import pytest
 
@@ -57,6 +58,41 @@ def kept(trace, first, last):
     for event, thread, time, size in rows(trace):
         if time <= last and (time >= first or event in ("label", "label_text")):
             yield event, thread, max(time - first, 0), size
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import eventprof
+from eventprof import _core
+
+_core.columns_in_memory(0)
+trace = eventprof.open(sys.argv[1])
+names = ("time", "kind", "thread")
+before = [trace._core.events(name).copy() for name in names]
+print(_core.give_back() > 0)
+half, forks = trace.duration // 2, []
+for work in (lambda core: core.trim(half, 2 * half, (), 0), lambda core: core.trim(0, half, (), 0)):
+    if (pid := os.fork()) == 0:
+        work(trace._core)
+        os._exit(0 if 0 < len(trace._core.events("time")) < len(before[0]) else 1)
+    print(os.waitpid(pid, 0)[1])
+print(all(map(np.array_equal, before, map(trace._core.events, names))))
+trace._core.trim(half, 2 * half, (), 0)
+print(len(trace._core.events("time")) == (before[0] >= half).sum())
+"""
+
+
+def test_a_forked_child_that_trims_leaves_its_parents_columns_alone(tmp_path):
+    path = tmp_path / "many.epr"
+    with eventprof.record(output=path, memory=False, on_full="grow"):
+        for _ in range(200_000):
+            len("")
+    done = children.program(FORKED, path, TMPDIR="/var/tmp")
+    lines = done.stdout.split()
+    if lines[0] == "False":
+        pytest.skip("this system has no columns in files")
+    assert lines == ["True", "0", "0", "True", "True"]
 
 
 def test_a_part_has_the_events_of_its_time(recording, tmp_path):
