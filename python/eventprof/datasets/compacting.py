@@ -149,7 +149,8 @@ def _rewrite(
             write(table, _pieces(sources, table in PARTIALS, choose), path)
             path.chmod(output.PRIVATE)
     journal = {"into": into, "replaced": list(names)}
-    output.put(folder / _EXCHANGE, [json.dumps(journal).encode()], force=True)
+    output.put(folder / _WORK / _EXCHANGE, [json.dumps(journal).encode()])
+    (folder / _WORK / _EXCHANGE).replace(folder / _EXCHANGE)
     _finish(folder)
 
 

@@ -40,6 +40,7 @@ FREED_FROM = 200_000
 _not_freed = 0
 #: Says that a folder is a dataset.
 MARK = "dataset.json"
+_MAKES_ONE = "'eventprof dataset RECORDING... -o FOLDER' makes one"
 
 
 def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> list[str]:
@@ -193,14 +194,13 @@ def check(folder: Path, *, or_empty: bool = False) -> None:
     if or_empty and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
         return
     if not folder.exists():
-        raise FileNotFoundError(2, "there is no such dataset", str(folder))
+        raise FileNotFoundError(2, f"there is no such dataset; {_MAKES_ONE}", str(folder))
     try:
         mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
         made, _ = mark["format"], mark["tables"]
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(
-            f"{folder}: this is not a dataset: it has no {MARK}; 'eventprof dataset RECORDING... "
-            "-o FOLDER' makes one"
+            f"{folder}: this is not a dataset: it has no {MARK}; {_MAKES_ONE}"
         ) from None
     if made != FORMAT:
         raise ValueError(

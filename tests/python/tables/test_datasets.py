@@ -622,6 +622,83 @@ def test_an_interrupted_exchange_loses_and_doubles_nothing(done, made, tmp_path,
     assert {each.name for each in path.iterdir() if each.is_file()} == {"dataset.json", ".lock"}
 
 
+#: Kills itself at the N-th change of the dataset's folder; ends with how many there are.
+KILLED = """
+import itertools, os, pathlib, shutil, signal, sys, traceback
+import pyarrow.parquet
+from eventprof.datasets import compacting, parts, writing
+
+made, copy = map(pathlib.Path, sys.argv[1:3])
+CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.link", "open")
+
+def compact_until(place):
+    count = 0
+    def on_event(event, words):
+        nonlocal count
+        if event in CHANGES and str(copy) in str(words[0]):
+            count += 1
+            if count == place:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(on_event)
+    writing.compact_files(copy)
+
+def content(folder):
+    rows = {}
+    for table in (*parts.PARTIALS, *parts.ROWS, *parts.EVENTS):
+        rows[table] = sorted(
+            process
+            for file in compacting.files_of(folder, table)
+            for process in pyarrow.parquet.read_table(
+                file, columns=["process"], partitioning=None, use_threads=False
+            )["process"].to_pylist()
+        )
+    return rows
+
+def in_child(work, *words):
+    # The parent starts no thread: its forks can do what needs some.
+    child = os.fork()
+    if child == 0:
+        try:
+            work(*words)
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def check():
+    expected = content(made)
+    assert any(expected.values())
+    assert content(copy) == expected
+    writing.compact_files(copy)
+    assert content(copy) == expected
+    left = sorted(path.name for path in copy.iterdir() if path.is_file())
+    assert left == [".lock", "dataset.json"], left
+    assert not (copy / ".compact").exists()
+    assert all(len(compacting.files_of(copy, table)) <= 1 for table in expected)
+
+for place in itertools.count(1, int(sys.argv[3])):
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(made, copy)
+    status = in_child(compact_until, place)
+    assert in_child(check) == 0, f"after a kill at change {place}"
+    if status == 0:
+        break
+    assert status == -signal.SIGKILL
+print(place)
+"""
+
+
+@pytest.mark.parametrize(
+    "step", [41, pytest.param(7, marks=pytest.mark.thorough)], ids=["some", "many"]
+)
+def test_a_compaction_that_is_killed_leaves_a_whole_dataset(step, recorded, tmp_path):
+    made = tmp_path / "made"
+    eventprof.write_dataset(recordings_in([recorded])[:2], made)
+    done = children.program(KILLED, made, tmp_path / "DS", step, OPENBLAS_NUM_THREADS="1")
+    assert int(done.stdout) > 80  # changes, each a place to be killed
+
+
 @pytest.mark.thorough
 def test_several_processes_make_the_same(recorded, made, tmp_path):
     eventprof.write_dataset(recorded, tmp_path / "DS", jobs=3)
@@ -865,7 +942,12 @@ def test_the_verb_makes_one_file_of_many(recorded, tmp_path):
 
 @pytest.mark.thorough
 def test_the_verb_refuses_what_makes_no_sense(recorded, tmp_path):
-    assert run(tmp_path / "absent").returncode == 1
+    for more in ((), ("--compact",)):
+        done = run(tmp_path / "absent", *more)
+        assert done.returncode == 1
+        assert f"{tmp_path / 'absent'}: there is no such dataset; 'eventprof dataset RECO" in (
+            done.stderr
+        )
     assert "not a dataset" in run(recorded).stderr
     done = run(recorded, "-o", tmp_path / "DS", "--show", "tree")
     assert done.returncode == 2 and "--show is for reading a dataset" in done.stderr
