@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,15 +170,20 @@ class Dataset:
         rows = self._engine.rows("processes", names, ("events", "process"), where=self._where)
         return _table(self._title("processes"), rows)
 
-    def only(self, processes: Any = None, **labels: str) -> Dataset:
+    def only(
+        self, processes: Any = None, *, labels: Mapping[str, str] | None = None, **more: str
+    ) -> Dataset:
         """Return the dataset of some recordings alone.
 
         Parameters
         ----------
         processes : int, sequence of int, or Table, optional
             Ids of processes, or rows of `processes`; without, all.
-        **labels : str
-            Those that have these labels: ``only(release="A")``.
+        labels : mapping, optional
+            Names and values of labels: those that have them all, ``only(labels={"release": "A"})``.
+        **more : str
+            Further labels: ``only(release="A")``. Labels named ``self``, ``processes`` or
+            ``labels`` can only be in `labels`.
 
         Returns
         -------
@@ -188,7 +194,12 @@ class Dataset:
         ------
         ValueError
             There is no such process, or none with these labels.
+        TypeError
+            `labels` is not a mapping.
         """
+        if not isinstance(labels, (Mapping, NoneType)):
+            raise TypeError(f"labels must be a mapping of names to values, not {labels!r}")
+        wanted = {*(labels or {}).items(), *more.items()}
         known = self.processes["process"].tolist()
         if processes is None:
             processes = known
@@ -196,17 +207,17 @@ class Dataset:
         ids = [int(ids)] if isinstance(ids, (int, np.integer)) else [int(each) for each in ids]
         if unknown := [each for each in ids if each not in known]:
             raise ValueError(f"process: {unknown[0]} is not in the dataset; processes has the ids")
-        if labels:
+        if wanted:
             texts = dict(zip(known, self.processes["labels"], strict=True))
             of = {each: json.loads(text) if text else {} for each, text in texts.items()}
-            ids = [each for each in ids if labels.items() <= of[each].items()]
+            ids = [each for each in ids if wanted <= of[each].items()]
             if not ids:
-                wanted = ", ".join(f"{name}={text}" for name, text in labels.items())
+                asked = ", ".join(f"{name}={text}" for name, text in sorted(wanted))
                 there = sorted(
                     {f"{name}={text}" for each in of.values() for name, text in each.items()}
                 )
                 raise ValueError(
-                    f"labels: no recording has {wanted}; there are {', '.join(there) or 'none'}"
+                    f"labels: no recording has {asked}; there are {', '.join(there) or 'none'}"
                 )
         return Dataset(self.path, self._engine, ids)
 

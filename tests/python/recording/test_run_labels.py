@@ -150,6 +150,34 @@ def test_a_dataset_is_asked_by_label(tmp_path, capsys):
 
 
 @pytest.mark.newest
+def test_a_dataset_is_asked_by_labels_that_are_named_as_arguments_are(tmp_path, capsys):
+    pytest.importorskip("duckdb")
+    pytest.importorskip("pyarrow")
+    names = ("self", "processes", "labels", "zone")
+    for value in ("A", "B"):
+        path = tmp_path / f"{value}.epr"
+        with eventprof.record(output=path, labels={**dict.fromkeys(names, value), "both": "x"}):
+            pass
+    made = str(tmp_path / "data")
+    assert cli.main(["dataset", "-o", made, str(tmp_path / "A.epr"), str(tmp_path / "B.epr")]) == 0
+    found = eventprof.dataset(made)
+
+    for name in names:
+        (labels,) = found.only(labels={name: "B"}).processes["labels"]
+        assert json.loads(labels)[name] == "B"
+        capsys.readouterr()
+        words = ("--label", f"{name}=B", "--show", "processes", "--json")
+        assert cli.main(["dataset", made, *words]) == 0
+        assert len(json.loads(capsys.readouterr().out)["rows"]) == 1
+    assert len(found.only(labels={"both": "x"}).processes) == 2
+    assert len(found.only(labels={"self": "A"}, both="x").processes) == 1
+    with pytest.raises(ValueError, match="no recording has self=A, zone=B"):
+        found.only(labels={"self": "A"}, zone="B")
+    with pytest.raises(TypeError, match="labels must be a mapping of names to values, not 'A'"):
+        found.only(labels="A")
+
+
+@pytest.mark.newest
 def test_one_query_tells_what_got_slower_by_release_and_zone(tmp_path):
     pytest.importorskip("duckdb")
     pytest.importorskip("pyarrow")

@@ -129,7 +129,7 @@ def _answer(arguments: argparse.Namespace) -> int:
     (path,) = arguments.file
     found = dataset(path, arguments.engine, scheduler=arguments.scheduler)
     if arguments.label:
-        found = found.only(**dict(map(parse_label, arguments.label)))
+        found = found.only(labels=dict(map(parse_label, arguments.label)))
     if arguments.compact:
         before, after = found.compact()
         print(f"{path}: {after:,} files instead of {before:,}", file=sys.stderr)
