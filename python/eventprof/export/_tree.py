@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import _core
 from ..answers.tree import OUTSIDE
-from ._view import intern
+from ._view import intern, parts_of_rows
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -170,7 +170,8 @@ def fold(
 def add_up(count: int, node: Array, weights: Array) -> Array:
     """Sum int64 weights by node; exact."""
     sums = np.zeros(count, np.int64)
-    np.add.at(sums, node, weights)
+    for rows in parts_of_rows(len(node)):
+        np.add.at(sums, node[rows], weights[rows])
     return sums
 
 
@@ -255,9 +256,11 @@ def _of_calls(view: View, sites: bool, threads: bool) -> _Nodes:
     columns += [view.thread] if threads else []
     node, parent, found = fold(view.parent, columns)
     count = len(parent)
-    begun = view.take("flags") & _OPEN_BEFORE == 0
+    calls, flags = np.zeros(count, np.int64), view.take("flags")
+    for rows in parts_of_rows(len(view)):
+        np.add.at(calls, node[rows][flags[rows] & _OPEN_BEFORE == 0], 1)
     figures = {
-        "calls": np.bincount(node[begun], minlength=count).astype(np.int64),
+        "calls": calls,
         "self": add_up(count, node, view.own_times()),
     }
     if view.has_waited:

@@ -621,7 +621,7 @@ class View:
         for part in parts_of_rows(len(self)):
             parent = self.parent[part]
             inner = parent >= 0
-            np.subtract.at(own, parent[inner], inclusive[part][inner])
+            np.subtract.at(own, parent[inner], inclusive[part][inner].astype(np.int64))
         for part in parts_of_rows(len(self)):
             own[part] = np.maximum(own[part], 0)
         return own
@@ -633,17 +633,23 @@ class View:
 
     def own_waited(self) -> Array:
         """Return the part of each own time in which another thread had the interpreter's lock."""
-        waited = self._waited_between() if self.between else self.take("waited").astype(np.int64)
-        return self._without_inner(waited)
+        return self._without_inner(self._waited_between() if self.between else self.take("waited"))
 
     def _waited_between(self) -> Array:
         """Return how long other threads had the lock within each call, as it was cut."""
         found = self.trace._core.tenures()
         begin, end, thread = found["start"], found["end"], found["thread"]
-        window = self.start, self.start + self.duration
         process_of = process_of_threads(self.trace)
-        waited = lock_held((begin, end, process_of[thread]), (*window, process_of[self.thread]))
-        waited -= lock_held((begin, end, thread), (*window, self.thread))
+        of_process, of_thread = (
+            LockHeld(begin, end, process_of[thread]),
+            LockHeld(begin, end, thread),
+        )
+        waited = _core.new_column(len(self), "int64")
+        for part in parts_of_rows(len(self)):
+            start, own = self.start[part], self.thread[part]
+            stop = start + self.duration[part]
+            waited[part] = of_process.during(start, stop, process_of[own])
+            waited[part] -= of_thread.during(start, stop, own)
         return waited
 
     def parts_of_table(
@@ -807,32 +813,39 @@ def _picked(values: Array, rows: Array) -> Array:
     return found
 
 
-def lock_held(tenures: tuple[Array, Array, Array], calls: tuple[Array, Array, Array]) -> Array:
-    """Return how long the lock was held during calls.
+class LockHeld:
+    """How long the interpreter's lock was held during calls.
 
-    tenures, calls: begins, ends and groups. Tenures of a group do not overlap. A call is compared
-    with those of its group; each row is looked at once, however many groups there are.
+    Parameters
+    ----------
+    begin, end, group : array of int
+        Of each tenure. Tenures of a group do not overlap. A call is compared with those of its
+        group.
     """
-    begin, end, group = tenures
-    order = np.lexsort((end, begin, group))
-    begin, end = begin[order], end[order]
-    start, stop, thread = calls
-    held = np.zeros(len(thread), np.int64)
-    groups = 1 + int(max(group.max(initial=-1), thread.max(initial=-1)))
-    # NumPy sorts 16 bits by radix.
-    rows = np.argsort(thread.astype(np.uint16) if groups <= 1 << 16 else thread, kind="stable")
-    row_ends = np.cumsum(np.bincount(thread, minlength=groups)).tolist()
-    tenure_ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
-    for each in np.unique(group).tolist():
-        of_thread = slice(tenure_ends[each - 1] if each else 0, tenure_ends[each])
-        row = rows[row_ends[each - 1] if each else 0 : row_ends[each]]
-        begins, ends = begin[of_thread], end[of_thread]
-        before = np.concatenate([[0], np.cumsum(ends - begins)])
-        for sign, times in ((1, stop[row]), (-1, start[row])):
-            place = np.searchsorted(begins, times, side="right")
-            goes_on = np.where(place > 0, np.maximum(ends[np.maximum(place - 1, 0)] - times, 0), 0)
-            held[row] += sign * (before[place] - goes_on)
-    return held
+
+    def __init__(self, begin: Array, end: Array, group: Array) -> None:
+        order = np.lexsort((end, begin, group))
+        self._begin, self._end = begin[order], end[order]
+        self._before = np.concatenate([[0], np.cumsum(self._end - self._begin)])
+        self._bounds = np.concatenate([[0], np.cumsum(np.bincount(group))]).tolist()
+
+    def during(self, start: Array, stop: Array, group: Array) -> Array:
+        """Return the time for some calls; each is looked at once, however many groups there are."""
+        held = np.zeros(len(group), np.int64)
+        rows = np.argsort(group, kind="stable")
+        present, first = np.unique(group[rows], return_index=True)
+        parts = pairwise(np.append(first, len(rows)).tolist())
+        for each, part in zip(present.tolist(), parts, strict=True):
+            low, high = (*self._bounds[each : each + 2], 0, 0)[:2]
+            if low >= high:
+                continue  # nobody had the lock
+            begins, ends, row = self._begin[low:high], self._end[low:high], rows[slice(*part)]
+            for sign, times in ((1, stop[row]), (-1, start[row])):
+                place = np.searchsorted(begins, times, side="right")
+                last_end = ends[np.maximum(place - 1, 0)]
+                goes_on = np.where(place > 0, np.maximum(last_end - times, 0), 0)
+                held[row] += sign * (self._before[low + place] - goes_on)
+        return held
 
 
 def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, list[Array]]:

@@ -458,7 +458,7 @@ def test_the_whole_window_is_no_other_choice(waiting):
 
 @pytest.mark.parametrize("count", [0, 1, 997])
 def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
-    from eventprof.export._view import lock_held
+    from eventprof.export._view import LockHeld
 
     rng = np.random.default_rng(12347)
     groups = 13  # the last has no tenure
@@ -472,8 +472,8 @@ def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
     start = rng.integers(-10, 5010, 500)
     stop = start + rng.integers(0, 1000, 500)
 
-    tenures = begin[shuffled], end[shuffled], group[shuffled]
-    found = lock_held(tenures, (start, stop, wanted))
+    tenures = LockHeld(begin[shuffled], end[shuffled], group[shuffled])
+    found = tenures.during(start, stop, wanted)
 
     expected = [
         int(
