@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ...tables.table import Table
     from ...trace import Trace
 
+#: Into how many parts the window is cut, in the last of which the last events are looked for first.
+_NEAR_END = 1000
+
 EXAMPLES = (
     ("eventprof events FILE --limit 50", "the first fifty"),
     ("eventprof events FILE --last 50 --thread MainThread", "what a thread did in the end"),
@@ -129,16 +132,25 @@ def _show_batches(path: str, trace: Trace, choice: _Choice, writer: _Writer) -> 
         writer.write(trace, events[found], numbers[found])
         return not writer.full
 
-    with readable(path):
-        read_events(
-            trace,
-            take,
-            start=choice.start,
-            end=choice.end,
-            kinds=choice.kinds,
-            functions=choice.functions,
-            threads=choice.threads,
-        )
+    starts = [choice.start]
+    if writer.last is not None:
+        # What is read costs a third of what is given away: the last are looked for near the end.
+        end = min(trace.duration if choice.end is None else choice.end, trace.duration)
+        starts.insert(0, max(end - end // _NEAR_END, choice.start or 0))
+    for start in starts:
+        with readable(path):
+            read_events(
+                trace,
+                take,
+                start=start,
+                end=choice.end,
+                kinds=choice.kinds,
+                functions=choice.functions,
+                threads=choice.threads,
+            )
+        if start == choice.start or writer.held >= (writer.last or 0):
+            return
+        writer.forget()
 
 
 def _follow(path: str, show: Callable[[Trace, Table], None], writer: _Writer) -> str:
@@ -256,19 +268,34 @@ class _Writer:
         """Whether the limit is reached."""
         return self._left == 0
 
+    @property
+    def last(self) -> int | None:
+        """How many of the last events are wanted; None: not the last."""
+        last: int | None = self._arguments.last
+        return last
+
+    @property
+    def held(self) -> int:
+        """How many events are held back, as the last so far."""
+        return sum(len(rows) for rows, _ in self._last)
+
+    def forget(self) -> None:
+        """Drop the events that are held back."""
+        self._last.clear()
+
     def write(self, trace: Trace, table: Table, numbers: Array | None) -> None:
         """Write rows of `events`; `numbers` are their numbers, None: they are not known yet."""
-        if self._arguments.last is not None:
+        if self.last is not None:
             self._last.append((table, numbers))
-            held = sum(len(rows) for rows, _ in self._last)
-            while self._last and held - len(self._last[0][0]) >= self._arguments.last:
+            held = self.held
+            while self._last and held - len(self._last[0][0]) >= self.last:
                 held -= len(self._last.popleft()[0])
         else:
             self._write(trace, table, numbers)
 
     def end(self, trace: Trace) -> None:
         """Write what was held back: the last events are known now."""
-        spare = sum(len(rows) for rows, _ in self._last) - (self._arguments.last or 0)
+        spare = self.held - (self.last or 0)
         for table, numbers in self._last:
             spare = max(spare, 0)
             self._write(trace, table[spare:], None if numbers is None else numbers[spare:])
