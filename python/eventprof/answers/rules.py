@@ -15,8 +15,8 @@ import numpy as np
 from .. import _core
 from .._words import show_bytes, show_ns
 from ..tables.column import Array
+from ..tables.event_rows import AT_A_TIME, parts_of_column
 from .findings import Case, Evidence, Finding
-from .tree import ends_of
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
 
@@ -138,6 +138,49 @@ def frames_by_row(case: Case) -> Iterator[Finding]:
         )
 
 
+# ---- Calls, of which only some rows are in memory ------------------------------------------------
+
+
+def _parts_of_calls(case: Case, *names: str) -> Iterator[tuple[int, list[Array]]]:
+    """Yield the first row of each part of the calls, and these columns of it."""
+    load = case.trace._core.calls
+    first, part = 0, [load(name, 0, AT_A_TIME) for name in names]
+    while len(part[0]):
+        yield first, part
+        _core.give_back()
+        first += len(part[0])
+        part = [load(name, first, AT_A_TIME) for name in names]
+
+
+def _picked_calls(
+    case: Case, needed: tuple[str, ...], choose: Callable[..., Array], *wanted: str
+) -> list[Array]:
+    """Return columns of some calls; they lie where the trace's columns do.
+
+    Parameters
+    ----------
+    case : Case
+        What is looked at.
+    needed : tuple of str
+        Columns that the choice needs.
+    choose : callable
+        Takes parts of these columns, and returns a mask of the chosen calls.
+    *wanted : str
+        Columns that are returned; ``row``: the number of the call.
+    """
+    load = case.trace._core.calls
+    count = sum(int(np.count_nonzero(choose(*part))) for _, part in _parts_of_calls(case, *needed))
+    types = [np.dtype(np.int64) if name == "row" else load(name, 0, 0).dtype for name in wanted]
+    found, done = [_core.new_column(count, str(each)) for each in types], 0
+    for first, part in _parts_of_calls(case, *needed):
+        rows = np.flatnonzero(choose(*part))
+        for name, column in zip(wanted, found, strict=True):
+            values = first + rows if name == "row" else load(name, first, len(part[0]))[rows]
+            column[done : done + len(rows)] = values
+        done += len(rows)
+    return found
+
+
 # ---- Time ----------------------------------------------------------------------------------------
 
 
@@ -148,18 +191,22 @@ def growing_calls(case: Case) -> Iterator[Finding]:
     may_be = case.own & (sums["calls"] >= 200) & (sums["total"] >= 0.3 * case.whole)
     if not may_be.any():
         return
-    core = case.trace._core
-    function, duration, start = core.calls("function"), core.calls("duration"), core.calls("start")
-    flags = core.calls("flags")
-    own = may_be[np.maximum(function, -1)] & (flags & (1 | 2 | 16 | 32) == 0)
-    rows = np.flatnonzero(own)
-    for callee in np.unique(function[rows]).tolist():
-        calls = rows[function[rows] == callee]
-        total = int(duration[calls].sum())
-        if len(calls) < 200 or total < 0.3 * case.whole:
+    for callee in np.flatnonzero(may_be[:-1]).tolist():
+        duration, start = _picked_calls(
+            case,
+            ("function", "flags"),
+            lambda function, flags, callee=callee: (
+                (function == callee) & (flags & (1 | 2 | 16 | 32) == 0)
+            ),
+            "duration",
+            "start",
+        )
+        total, count = int(duration.sum()), len(duration)
+        if count < 200 or total < 0.3 * case.whole:
             continue
-        calls = calls[np.argsort(start[calls], kind="stable")]
-        parts = np.array([np.median(part) for part in np.array_split(duration[calls], 10)])
+        if (start[1:] < start[:-1]).any():
+            duration = duration[np.argsort(start, kind="stable")]
+        parts = np.array([np.median(part) for part in np.array_split(duration, 10)])
         rising = int((np.diff(parts) > 0).sum())
         if rising < 8 or parts[-1] < 5 * max(parts[0], 1.0) or parts[-1] < 2 * parts[4]:
             continue
@@ -167,10 +214,10 @@ def growing_calls(case: Case) -> Iterator[Finding]:
             "growing-calls",
             f"{case.tree.function_name(callee)} takes longer from call to call: "
             f"{show_ns(int(parts[0]))} at first, {show_ns(int(parts[-1]))} at last, "
-            f"over {len(calls):,} calls",
+            f"over {count:,} calls",
             "The work of a call grows with what was done before. Keep an index or a total.",
             total / case.whole,
-            {"calls": len(calls), "first": int(parts[0]), "last": int(parts[-1]), "time": total},
+            {"calls": count, "first": int(parts[0]), "last": int(parts[-1]), "time": total},
             (case.line_evidence(callee, -1),),
             f"eventprof tree FILE --slowest {case.tree.functions[callee][0]}",
         )
@@ -188,60 +235,81 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     callee = case.tree.function
     if not (often[np.maximum(callee, -1)] & (case.tree.own("longest") >= slowest)).any():
         return
-    core = case.trace._core
-    function, duration, parent = (
-        core.calls("function"),
-        core.calls("duration"),
-        core.calls("parent"),
+    (slow,) = _picked_calls(
+        case,
+        ("function", "flags", "duration"),
+        lambda function, flags, duration: (
+            case.own[np.maximum(function, -1)] & (flags & (1 | 2 | 16) == 0) & (duration >= slowest)
+        ),
+        "row",
     )
-    flags = core.calls("flags")
-    whole_calls = flags & (1 | 2 | 16) == 0
-    own = case.own[np.maximum(function, -1)] & whole_calls
-    slow = np.flatnonzero(own & (duration >= slowest))
+    load = case.trace._core.calls
     inside = None
     reported: set[int] = set()
     for row in slow.tolist():
-        callee = int(function[row])
-        same = np.flatnonzero((function == callee) & whole_calls)
-        median = float(np.median(duration[same]))
-        if callee in reported or len(same) < 20 or duration[row] < 20 * max(median, 1.0):
+        callee, took = int(load("function", row, 1)[0]), int(load("duration", row, 1)[0])
+        if callee in reported:
             continue
-        if np.count_nonzero(duration[same] > duration[row] / 4) > 2:
+        same, durations = _picked_calls(
+            case,
+            ("function", "flags"),
+            lambda function, flags, callee=callee: (
+                (function == callee) & (flags & (1 | 2 | 16) == 0)
+            ),
+            "row",
+            "duration",
+        )
+        median = float(np.median(durations))
+        if len(same) < 20 or took < 20 * max(median, 1.0):
+            continue
+        if np.count_nonzero(durations > took / 4) > 2:
             continue
         if inside is None:
-            above = np.append(0, parent + 1).astype(np.uint32)
-            inside = _core.tree_below(above, np.ones(len(above), dtype=np.int64))[1:]
+            inside = _calls_inside(case)
         # By calls, not by time: whether a call did much must not depend on the machine's speed.
         more = inside[row] >= max(20 * float(np.median(inside[same])), _MANY_CALLS)
         blocked = _blocked_in(case, row)
         # A call that did no more than others, and did not block for a quarter of the run, nor for
         # most of its own time: the machine may have been slow.
-        if not more and blocked < max(duration[row] / 2, slowest):
+        if not more and blocked < max(took / 2, slowest):
             continue
         reported.add(callee)
         yield Finding(
             "one-slow-call",
-            f"one call of {case.tree.function_name(callee)} took {show_ns(int(duration[row]))}, "
+            f"one call of {case.tree.function_name(callee)} took {show_ns(took)}, "
             f"the median of {len(same):,} is {show_ns(int(median))}",
             "Look at what this call did that others did not.",
-            float(duration[row]) / case.whole,
-            {"call": row, "time": int(duration[row]), "median": int(median), "calls": len(same),
+            took / case.whole,
+            {"call": row, "time": took, "median": int(median), "calls": len(same),
              "calls_inside": int(inside[row]), "blocked": int(blocked)},
             (case.line_evidence(callee, -1),),
             f"eventprof tree FILE --call {row}",
         )  # fmt: skip
 
 
+def _calls_inside(case: Case) -> Array:
+    """Return how many calls are inside of each call, and it."""
+    count = len(case.trace._core.calls("parent"))
+    above, one = _core.new_column(count + 1, "int32"), _core.new_column(count + 1, "int64")
+    above[0], one[0] = 0, 1
+    for first, (parent,) in _parts_of_calls(case, "parent"):
+        rows = slice(first + 1, first + 1 + len(parent))
+        above[rows], one[rows] = parent + 1, 1
+    return _core.tree_below(above.view(np.uint32), one)[1:]
+
+
 def _blocked_in(case: Case, row: int) -> int:
     """Return the time of blocking builtins inside of a call."""
-    core = case.trace._core
-    start, duration, thread = core.calls("start"), core.calls("duration"), core.calls("thread")
-    blocking = case.tree.is_blocking[np.maximum(core.calls("function"), -1)]
-    inside = (
-        blocking & (thread == thread[row]) & (start >= start[row])
-        & (start + duration <= start[row] + duration[row])
-    )  # fmt: skip
-    return int(duration[inside].sum())
+    names = ("start", "duration", "thread", "function")
+    begin, took, own, _ = (int(case.trace._core.calls(name, row, 1)[0]) for name in names)
+    blocked = 0
+    for _, (start, duration, thread, function) in _parts_of_calls(case, *names):
+        inside = (
+            case.tree.is_blocking[np.maximum(function, -1)] & (thread == own)
+            & (start >= begin) & (start + duration <= begin + took)
+        )  # fmt: skip
+        blocked += int(duration[inside].sum())
+    return blocked
 
 
 #: The import of a few modules is not worth a finding, whatever its share of a short run.
@@ -373,11 +441,7 @@ def growth(case: Case) -> Iterator[Finding]:
         function, line = int(lines["function"][row]), int(lines["line"][row])
         # Each quarter of all allocations must have some: a result that is built at the end is no
         # leak.
-        of_line = np.flatnonzero(
-            (core.allocations("end") < 0)
-            & (core.allocations("size") > 0)
-            & np.isin(core.allocations("call"), _calls_charged_to(case, function, line))
-        )
+        of_line = _live_blocks_of(case, _calls_charged_to(case, function, line))
         total = len(core.allocations("end"))
         quarters = np.histogram(of_line, bins=4, range=(0, total))[0] if len(of_line) else None
         if quarters is None or quarters.min() < 0.1 * len(of_line):
@@ -398,17 +462,39 @@ def growth(case: Case) -> Iterator[Finding]:
         )
 
 
-def _calls_charged_to(case: Case, function: int, line: int) -> Any:
-    """Return the calls whose blocks are charged to an own line."""
+def _calls_charged_to(case: Case, function: int, line: int) -> Array:
+    """Return a byte for each call: 1 if its blocks are charged to an own line."""
     core = case.trace._core
-    callee, parent = core.calls("function"), core.calls("parent")
-    caller, caller_line = core.calls("caller"), core.calls("caller_line")
-    own = case.own[np.maximum(callee, -1)]
-    called = case.own[np.maximum(caller, -1)]
-    charged = (callee == function) | (~own & (caller == function) & (caller_line == line))
+    count = len(core.calls("parent"))
     # A call is charged like the nearest call above it that is own, or that own code made.
-    charged_to = np.where(own | called | (parent < 0), np.arange(len(callee)), parent)
-    return np.flatnonzero(charged[ends_of(charged_to)])
+    decides, charged = _core.new_column(count, "uint8"), [np.empty(0, bool)]
+    names = ("function", "caller", "caller_line", "parent")
+    for first, (callee, caller, caller_line, parent) in _parts_of_calls(case, *names):
+        own = case.own[np.maximum(callee, -1)]
+        called = case.own[np.maximum(caller, -1)]
+        part = own | called | (parent < 0)
+        decides[first : first + len(part)] = part
+        here = (callee == function) | (~own & (caller == function) & (caller_line == line))
+        charged.append(here[part])
+    is_charged = np.concatenate(charged)
+    nearest = _core.number_marked_calls(np.ascontiguousarray(core.calls("parent")), decides)
+    for first in range(0, count, AT_A_TIME):
+        rows = slice(first, first + AT_A_TIME)
+        decides[rows] = is_charged[nearest[rows]]
+        _core.give_back()
+    return decides
+
+
+def _live_blocks_of(case: Case, charged: Array) -> Array:
+    """Return the rows of the blocks of some calls that are live at the end."""
+    load = case.trace._core.allocations
+    found, first = [np.empty(0, np.int64)], 0
+    for end in parts_of_column(load, "end"):
+        size, call = load("size", first, len(end)), load("call", first, len(end))
+        rows = np.flatnonzero((end < 0) & (size > 0) & (call >= 0))
+        found.append(first + rows[charged[call[rows]] != 0])
+        first += len(end)
+    return np.concatenate(found)
 
 
 def peak_holder(case: Case) -> Iterator[Finding]:
@@ -488,10 +574,13 @@ def _blocked_by_thread(case: Case, tenures: Mapping[str, Array]) -> Array:
     No other thread has an event there. But the thread had released the lock: others that did
     nothing waited for something else.
     """
-    core = case.trace._core
-    calls = np.flatnonzero(case.tree.is_blocking[np.maximum(core.calls("function"), -1)])
-    thread, start = core.calls("thread")[calls], core.calls("start")[calls]
-    end = start + core.calls("duration")[calls]
+    thread, start, duration = _picked_calls(
+        case,
+        ("function",),
+        lambda function: case.tree.is_blocking[np.maximum(function, -1)],
+        *("thread", "start", "duration"),
+    )
+    end = start + duration
     blocked = np.zeros(len(case.trace._thread_rows))
     for row in np.intersect1d(thread, tenures["thread"]).tolist():
         rows = tenures["thread"] == row
@@ -580,12 +669,14 @@ def _waited_once_each(case: Case, functions: list[int]) -> bool:
 
     While the thread with the lock is kept from running, each of the others waits for it once.
     """
-    core = case.trace._core
-    own = case.own[np.maximum(core.calls("caller"), -1)]
-    calls = np.isin(core.calls("function"), functions) & own
-    took = core.calls("duration")[calls]
+    took, thread = _picked_calls(
+        case,
+        ("function", "caller"),
+        lambda function, caller: np.isin(function, functions) & case.own[np.maximum(caller, -1)],
+        *("duration", "thread"),
+    )
     long = took >= took.max() / 10
-    threads: Array = np.unique(core.calls("thread")[calls][long])
+    threads: Array = np.unique(thread[long])
     return int(np.count_nonzero(long)) <= len(threads)
 
 
