@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { fromFragment, state, toFragment } from "./viewer/state.js";
-import { clean, roundStep, showBytes, showCount, showTick, showTime } from "./viewer/text.js";
+import { clean, linesOf, roundStep, showBytes, showCount, showTick, showTime } from "./viewer/text.js";
 
 test("numbers have units, and as many digits as are worth reading", () => {
   assert.deepEqual([0, 7, 1234, 56789, 12e6, 3.5e9, -2e6].map(showTime), ["0 ns", "7 ns", "1.23 us", "56.8 us", "12.0 ms", "3.50 s", "-2.00 ms"]);
@@ -20,6 +20,16 @@ test("what cannot be seen, or turns others around, is shown as its code", () => 
   assert.equal(clean("\ud800x\udfff"), "\\ud800x\\udfff");
   assert.equal(clean("\u{1f40d} \u05d0"), "\u{1f40d} \u05d0");
   assert.equal(clean("\0\n\u001b"), "\\u0000\\u000a\\u001b");
+});
+
+test("a name is broken between words, into as many lines as there is room for", () => {
+  const context = { measureText: (/** @type {string} */ text) => ({ width: 6 * text.length }) };
+  const lines = (/** @type {string} */ text, /** @type {number} */ most) => linesOf(/** @type {any} */ (context), text, 6 * 20, most);
+  assert.deepEqual(lines("\u25be 4711 MainThread", 3), ["\u25be 4711 MainThread"]);
+  assert.deepEqual(lines("\u25be 4711 ForkPoolWorker-12 MainThread", 3), ["\u25be 4711", "ForkPoolWorker-12", "MainThread"]);
+  assert.deepEqual(lines("\u25be 4711 ForkPoolWorker-12 MainThread", 2), ["\u25be 4711", "ForkPoolWorker-12 MainThread"]);
+  assert.deepEqual(lines("\u25be 4711 ForkPoolWorker-12 MainThread", 1), ["\u25be 4711 ForkPoolWorker-12 MainThread"]);
+  assert.deepEqual(lines("one-word-that-is-longer-than-the-room", 3), ["one-word-that-is-longer-than-the-room"]);
 });
 
 test("a fragment gives the state back, and nothing but what is known", () => {

@@ -172,6 +172,27 @@ export function fit(context, text, room) {
   return cut;
 }
 
+/**
+ * Breaks a text between words so that its lines fit; the last has the rest, which may not fit.
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} room
+ * @param {number} most how many lines there can be
+ */
+export function linesOf(context, text, room, most) {
+  const lines = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    const longer = line ? `${line} ${word}` : word;
+    if (line && lines.length < most - 1 && widthOf(context, longer) > room) {
+      lines.push(line);
+      line = word;
+    } else line = longer;
+  }
+  lines.push(line);
+  return lines;
+}
+
 /** @param {CanvasRenderingContext2D} context @param {string} text @param {number} room @param {number} width */
 function cutTo(context, text, room, width) {
   let letters = Math.floor((text.length * room) / width);

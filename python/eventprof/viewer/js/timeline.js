@@ -5,12 +5,13 @@ import { Raster, copyDown, hatch, paintRow, paintSlices } from "./draw.js";
 import { GUTTER, RULER, ROW, layOut } from "./lanes.js";
 import { lowerBound } from "./lod.js";
 import { state } from "./state.js";
-import { FONT, clean, fit, roundStep, showCount, showTick, showTime, widthOf } from "./text.js";
+import { FONT, clean, fit, linesOf, roundStep, showCount, showTick, showTime, widthOf } from "./text.js";
 
 const OPEN_AT_START = 1;
 const OPEN_AT_END = 2;
 const RAISED = 8;
 const HALF_TEXT = 6; // CSS pixels, half of a line of text
+const NAME_LINE = 13; // CSS pixels, from one line of a lane's name to the next
 
 export class Timeline {
   /** @param {import("./data.js").Data} data @param {HTMLCanvasElement} canvas */
@@ -511,7 +512,11 @@ export class Timeline {
       const middle = Math.min(lane.y + top + lane.height - 9, Math.max(lane.y + top + 9, RULER + 9));
       context.fillStyle = look.text;
       const sign = lane.kind === "thread" ? (lane.folded ? "\u25b8 " : "\u25be ") : "";
-      context.fillText(fit(context, sign + clean(lane.name), GUTTER - 16), 6, middle);
+      // A process's worker and its thread may be too long for one line, and differ in the last letters.
+      const most = 1 + Math.max(0, Math.floor((lane.y + top + lane.height - 9 - middle) / NAME_LINE));
+      linesOf(context, sign + clean(lane.name), GUTTER - 16, most).forEach((line, number) => {
+        context.fillText(fit(context, line, GUTTER - 16), 6, middle + number * NAME_LINE);
+      });
       context.fillStyle = cssOf(look.line);
       if (lane.y + top + lane.height + 3 > RULER)
         context.fillRect(0, lane.y + top + lane.height + 3, this.raster.wide, 1);
