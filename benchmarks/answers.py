@@ -43,7 +43,7 @@ def record() -> Any:
     return rec.trace
 
 
-def write(path: str, events: int) -> None:
+def write(path: str, events: int, *, packed: bool = False) -> None:
     """Write a log of about so many events."""
 
     def leaf(number: int) -> int:
@@ -59,7 +59,7 @@ def write(path: str, events: int) -> None:
             if number % 500 == 0:
                 kept.clear()
 
-    with eventprof.record(output=path, on_full="grow"):
+    with eventprof.record(output=path, on_full="grow", archive=packed):
         work(max(events // 26, 1))  # a round makes about 26
 
 

@@ -1,98 +1,186 @@
 """What each verb and format costs for recordings of several sizes: processor time, peak memory.
 
-    python benchmarks/bounded.py FILE... [--only WORD...] [--write]
+    python benchmarks/bounded.py FOLDER [--events N...] [--kinds WORD...] [--only WORD...]
+                                 [--limit MIB] [--write]
 
-FILE: recordings, the smallest first; `answers.py --write` makes one of any size. Each verb runs
-once a file, in a process of its own. Peak is the largest resident set (ru_maxrss). --write writes
-doc/benchmarks-bounded.inc.
+FOLDER gets a recording of each size and kind, and costs.json: what is there is not made or measured
+again. Each verb runs once a file, in a process of its own. Peak is the largest resident set
+(ru_maxrss). --limit lets a verb have so much memory and no more, mapped files aside (RLIMIT_DATA):
+then nothing is measured; which verbs end otherwise than with 0 is printed, and the status is 1.
+--write writes doc/benchmarks-bounded.inc of all costs that FOLDER has.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+import answers
 
 import eventprof
 
 PAGE = Path(__file__).parents[1] / "doc" / "benchmarks-bounded.inc"
 
-#: The arguments of each verb; {} stands for a new file.
+#: What kinds of files there are, and how the page calls them.
+KINDS = {
+    "log": "From a log file, as a program that is recorded writes it:",
+    "packed": "From a packed log file (``eventprof run --archive``):",
+    "archive": "From an archive (``eventprof save``):",
+}
+
+#: The arguments of each verb, before the file's name; {} stands for a new file, {file} for the
+#: recording, {late} for a time close to its end.
 VERBS = {
-    "report": ["report"],
+    **{verb: [verb] for verb in ("report", "tree", "stats", "analyze", "verify")},
     "info --json": ["info", "--json"],
-    "analyze": ["analyze"],
-    "verify": ["verify"],
-    "save": ["save", "-o", "{}"],
-    "view": ["view", "-o", "{}"],
-    "heatmap": ["heatmap", "-o", "{}"],
+    "diff": ["diff", "{file}"],
+    "events --limit 50": ["events", "--limit", "50"],
+    "events --from": ["events", "--from", "{late}"],
+    "events --last 50": ["events", "--last", "50"],
+    **{verb: [verb, "-o", "{}"] for verb in ("save", "view", "flamegraph", "heatmap")},
+    "dataset --partials": ["dataset", "--partials", "-o", "{}"],
+    "dataset": ["dataset", "-o", "{}"],
     **{
         f"export to {word}": ["export", "-o", "{}", "--format", word]
-        for word in ("chrome", "perfetto", "firefox", "speedscope", "csv", "jsonl", "parquet",
-                     "arrow", "sqlite", "duckdb")
+        for word in ("collapsed", "callgrind", "pprof", "pstats", "speedscope", "chrome",
+                     "perfetto", "firefox", "csv", "jsonl", "parquet", "arrow", "duckdb", "sqlite")
     },
 }  # fmt: skip
 
 
 class Cost(NamedTuple):
-    """Seconds of the processor and the peak, in bytes."""
+    """Seconds of the processor and the peak, in bytes; and how it ended."""
 
     seconds: float
     peak: int
+    status: int
 
 
-def run(words: list[str], file: str) -> Cost:
-    """Run a verb in a process of its own."""
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
-        arguments = [word.format(Path(folder) / "out") for word in words]
-        command = [sys.executable, "-m", "eventprof", *arguments, file]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+def run(words: list[str], file: Path, limit: int | None) -> Cost:
+    """Run a verb in a process of its own, which can have `limit` bytes."""
+    late = late_time(file) if "{late}" in words else ""
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        arguments = [word.format(Path(folder) / "out", file=file, late=late) for word in words]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "eventprof", *arguments, file],
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "EVENTPROF_TMPDIR": folder},
+            preexec_fn=limit and partial(resource.setrlimit, resource.RLIMIT_DATA, (limit, limit)),
+        )
         _, status, usage = os.wait4(process.pid, 0)
-        if os.waitstatus_to_exitcode(status) != 0:
-            raise RuntimeError(f"{' '.join(command)}: status {status}")
-    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = usage.ru_utime + usage.ru_stime
+    return Cost(seconds, usage.ru_maxrss << 10, process.returncode)
 
 
-def table(files: list[str], verbs: dict[str, list[str]]) -> list[str]:
-    """Return the lines of a table: a row a verb, two columns a file."""
-    heads = ["verb"]
-    for file in files:
-        trace = eventprof.open(file)
-        trace._core.survey()
-        heads += [f"{trace._facts['events'] / 1e6:,.1f} million events", ""]
-    rows = [heads, ["", *["s", "MiB"] * len(files)]]
-    for name, words in verbs.items():
+def late_time(file: Path) -> str:
+    """Return a time close to the end of a recording."""
+    trace = eventprof.open(file)
+    trace._core.survey()
+    return f"{trace.duration - trace.duration // 10**6}ns"
+
+
+def recording(folder: Path, kind: str, events: int) -> Path:
+    """Return a recording, which is made if it is not there."""
+    path = folder / f"{kind}-{events}.epr"
+    if path.exists():
+        return path
+    made = path.with_suffix(".part")
+    made.unlink(missing_ok=True)
+    if kind == "archive":
+        log = recording(folder, "log", events)
+        eventprof.open(log).save(made)
+    else:
+        answers.write(str(made), events, packed=kind == "packed")
+    return made.rename(path)
+
+
+def lines_of(costs: dict[str, dict[str, list[float]]]) -> list[str]:
+    """Return the lines of a table, by verb and size: two columns a size."""
+    sizes = sorted({size for each in costs.values() for size in each}, key=int)
+    heads = ["verb", *(text for size in sizes for text in (f"{int(size) / 1e6:,.0f} M events", ""))]
+    rows = [heads, ["", *["s", "MiB"] * len(sizes)]]
+    for name in filter(costs.__contains__, VERBS):
         rows.append([f"``{name}``"])
-        for file in files:
-            cost = run(words, file)
-            rows[-1] += [f"{cost.seconds:,.1f}", f"{cost.peak >> 20:,}"]
-            print(name, file, *rows[-1][-2:], file=sys.stderr, flush=True)
+        for size in sizes:
+            seconds, peak = costs[name].get(size, (None, None))
+            rows[-1] += ["", ""] if peak is None else [f"{seconds:,.1f}", f"{peak >> 20:,}"]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    # The size stands above both of its columns.
+    for column in range(1, len(heads), 2):
+        widths[column] = max(max(len(row[column]) for row in rows[1:]),
+                             len(heads[column]) - 2 - widths[column + 1])  # fmt: skip
     rule = "  ".join("=" * width for width in widths)
 
     def line(row: list[str]) -> str:
         cells = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
         return "  ".join([row[0].ljust(widths[0]), *cells]).rstrip()
 
-    return [rule, *map(line, rows[:2]), rule, *map(line, rows[2:]), rule]
+    spans = [widths[at] + 2 + widths[at + 1] for at in range(1, len(heads), 2)]
+    above = "  ".join([
+        heads[0].ljust(widths[0]),
+        *(head.rjust(span) for head, span in zip(heads[1::2], spans, strict=True)),
+    ])  # fmt: skip
+    under = "  ".join("-" * width for width in (widths[0], *spans))
+    return [rule, above, under, line(rows[1]), rule, *map(line, rows[2:]), rule]
 
 
-def main() -> None:
-    """Measure, and print or write the table."""
+def page(costs: dict[str, dict[str, dict[str, list[float]]]]) -> str:
+    """Return the tables of all kinds."""
+    parts = [
+        "\n".join([words, "", *lines_of(costs[kind])])
+        for kind, words in KINDS.items()
+        if kind in costs
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """Measure, and print or write the tables; or run each verb below a limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--events", type=float, nargs="*", default=[1e6, 1e7, 1e8])
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
     parser.add_argument("--only", nargs="*", default=list(VERBS), choices=VERBS)
+    parser.add_argument("--limit", type=int, metavar="MIB")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    text = "\n".join(table(options.files, {name: VERBS[name] for name in options.only})) + "\n"
-    if options.write:
-        PAGE.write_text(text, encoding="utf-8")
-    print(text, end="")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    kept = options.folder / "costs.json"
+    costs = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    limit = options.limit and options.limit << 20
+    failed = []
+    for events in map(int, options.events):
+        for kind in options.kinds:
+            file = recording(options.folder, kind, events)
+            known = costs.setdefault(kind, {})
+            for name in options.only:
+                if not limit and str(events) in known.get(name, ()):
+                    continue
+                cost = run(VERBS[name], file, limit)
+                print(f"{kind} {events:,} {name}: {cost.seconds:,.1f} s {cost.peak >> 20:,} MiB, "
+                      f"status {cost.status}", file=sys.stderr, flush=True)  # fmt: skip
+                if cost.status != 0:
+                    failed.append(f"{name}, {kind}, {events:,} events: status {cost.status}")
+                elif not limit:
+                    known.setdefault(name, {})[str(events)] = cost[:2]
+                    kept.write_text(json.dumps(costs, indent=1), encoding="utf-8")
+    if limit:
+        print("\n".join(failed) or f"every verb did with {options.limit} MiB")
+    else:
+        print(page(costs), *failed, sep="\n")
+        if options.write:
+            PAGE.write_text(page(costs), encoding="utf-8")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
