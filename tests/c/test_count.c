@@ -375,6 +375,7 @@ END_TEST
 
 START_TEST(no_more_run_than_there_is_room_for)
 {
+    ck_assert_int_eq(ep_count_init(), EP_OK);
     ep_counter *counters[EP_COUNTERS_MAX + 1];
     for (size_t i = 0; i <= EP_COUNTERS_MAX; i++) counters[i] = ep_counter_new();
 
