@@ -136,8 +136,9 @@ write_all(int file, const char *from, size_t bytes)
         if (written < 0 && errno != EINTR) {
             return false;
         }
-        done += written > 0 ? (size_t)written : 0;
-        give_back((void *)(uintptr_t)from, done);
+        size_t more = written > 0 ? (size_t)written : 0;
+        give_back((void *)(uintptr_t)(from + done), more);
+        done += more;
     }
     return true;
 }

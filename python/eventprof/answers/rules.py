@@ -8,6 +8,7 @@ same findings on a fast machine and on a slow one; the exception says why (`_LON
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from .. import _core
 from .._words import show_bytes, show_ns
 from ..tables.column import Array
-from ..tables.event_rows import AT_A_TIME, parts_of_column
+from ..tables.event_rows import AT_A_TIME, parts_of_columns
 from .findings import Case, Evidence, Finding
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
@@ -141,17 +142,6 @@ def frames_by_row(case: Case) -> Iterator[Finding]:
 # ---- Calls, of which only some rows are in memory ------------------------------------------------
 
 
-def _parts_of_calls(case: Case, *names: str) -> Iterator[tuple[int, list[Array]]]:
-    """Yield the first row of each part of the calls, and these columns of it."""
-    load = case.trace._core.calls
-    first, part = 0, [load(name, 0, AT_A_TIME) for name in names]
-    while len(part[0]):
-        yield first, part
-        _core.give_back()
-        first += len(part[0])
-        part = [load(name, first, AT_A_TIME) for name in names]
-
-
 def _picked_calls(
     case: Case, needed: tuple[str, ...], choose: Callable[..., Array], *wanted: str
 ) -> list[Array]:
@@ -169,10 +159,10 @@ def _picked_calls(
         Columns that are returned; ``row``: the number of the call.
     """
     load = case.trace._core.calls
-    count = sum(int(np.count_nonzero(choose(*part))) for _, part in _parts_of_calls(case, *needed))
+    count = sum(int(np.count_nonzero(choose(*part))) for _, part in parts_of_columns(load, *needed))
     types = [np.dtype(np.int64) if name == "row" else load(name, 0, 0).dtype for name in wanted]
     found, done = [_core.new_column(count, str(each)) for each in types], 0
-    for first, part in _parts_of_calls(case, *needed):
+    for first, part in parts_of_columns(load, *needed):
         rows = np.flatnonzero(choose(*part))
         for name, column in zip(wanted, found, strict=True):
             values = first + rows if name == "row" else load(name, first, len(part[0]))[rows]
@@ -246,20 +236,23 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
     load = case.trace._core.calls
     inside = None
     reported: set[int] = set()
+
+    @cache
+    def calls_of(callee: int) -> tuple[Array, Array, float]:
+        same, durations = _picked_calls(
+            case,
+            ("function", "flags"),
+            lambda function, flags: (function == callee) & (flags & (1 | 2 | 16) == 0),
+            "row",
+            "duration",
+        )
+        return same, durations, float(np.median(durations))
+
     for row in slow.tolist():
         callee, took = int(load("function", row, 1)[0]), int(load("duration", row, 1)[0])
         if callee in reported:
             continue
-        same, durations = _picked_calls(
-            case,
-            ("function", "flags"),
-            lambda function, flags, callee=callee: (
-                (function == callee) & (flags & (1 | 2 | 16) == 0)
-            ),
-            "row",
-            "duration",
-        )
-        median = float(np.median(durations))
+        same, durations, median = calls_of(callee)
         if len(same) < 20 or took < 20 * max(median, 1.0):
             continue
         if np.count_nonzero(durations > took / 4) > 2:
@@ -292,7 +285,7 @@ def _calls_inside(case: Case) -> Array:
     count = len(case.trace._core.calls("parent"))
     above, one = _core.new_column(count + 1, "int32"), _core.new_column(count + 1, "int64")
     above[0], one[0] = 0, 1
-    for first, (parent,) in _parts_of_calls(case, "parent"):
+    for first, (parent,) in parts_of_columns(case.trace._core.calls, "parent"):
         rows = slice(first + 1, first + 1 + len(parent))
         above[rows], one[rows] = parent + 1, 1
     return _core.tree_below(above.view(np.uint32), one)[1:]
@@ -301,9 +294,10 @@ def _calls_inside(case: Case) -> Array:
 def _blocked_in(case: Case, row: int) -> int:
     """Return the time of blocking builtins inside of a call."""
     names = ("start", "duration", "thread", "function")
-    begin, took, own, _ = (int(case.trace._core.calls(name, row, 1)[0]) for name in names)
+    load = case.trace._core.calls
+    begin, took, own, _ = (int(load(name, row, 1)[0]) for name in names)
     blocked = 0
-    for _, (start, duration, thread, function) in _parts_of_calls(case, *names):
+    for _, (start, duration, thread, function) in parts_of_columns(load, *names):
         inside = (
             case.tree.is_blocking[np.maximum(function, -1)] & (thread == own)
             & (start >= begin) & (start + duration <= begin + took)
@@ -469,7 +463,7 @@ def _calls_charged_to(case: Case, function: int, line: int) -> Array:
     # A call is charged like the nearest call above it that is own, or that own code made.
     decides, charged = _core.new_column(count, "uint8"), [np.empty(0, bool)]
     names = ("function", "caller", "caller_line", "parent")
-    for first, (callee, caller, caller_line, parent) in _parts_of_calls(case, *names):
+    for first, (callee, caller, caller_line, parent) in parts_of_columns(core.calls, *names):
         own = case.own[np.maximum(callee, -1)]
         called = case.own[np.maximum(caller, -1)]
         part = own | called | (parent < 0)
@@ -487,13 +481,10 @@ def _calls_charged_to(case: Case, function: int, line: int) -> Array:
 
 def _live_blocks_of(case: Case, charged: Array) -> Array:
     """Return the rows of the blocks of some calls that are live at the end."""
-    load = case.trace._core.allocations
-    found, first = [np.empty(0, np.int64)], 0
-    for end in parts_of_column(load, "end"):
-        size, call = load("size", first, len(end)), load("call", first, len(end))
+    load, found = case.trace._core.allocations, [np.empty(0, np.int64)]
+    for first, (end, size, call) in parts_of_columns(load, "end", "size", "call"):
         rows = np.flatnonzero((end < 0) & (size > 0) & (call >= 0))
         found.append(first + rows[charged[call[rows]] != 0])
-        first += len(end)
     return np.concatenate(found)
 
 

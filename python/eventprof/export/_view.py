@@ -832,13 +832,17 @@ class LockHeld:
     def during(self, start: Array, stop: Array, group: Array) -> Array:
         """Return the time for some calls; each is looked at once, however many groups there are."""
         held = np.zeros(len(group), np.int64)
-        rows = np.argsort(group, kind="stable")
+        # NumPy sorts 16 bits by radix.
+        few = group.max(initial=0) < 1 << 16
+        rows = np.argsort(group.astype(np.uint16) if few else group, kind="stable")
         present, first = np.unique(group[rows], return_index=True)
         parts = pairwise(np.append(first, len(rows)).tolist())
         for each, part in zip(present.tolist(), parts, strict=True):
-            low, high = (*self._bounds[each : each + 2], 0, 0)[:2]
-            if low >= high:
-                continue  # nobody had the lock
+            if each + 1 >= len(self._bounds):
+                continue  # it is above all groups of tenures
+            low, high = self._bounds[each : each + 2]
+            if low == high:
+                continue  # nobody of it had the lock
             begins, ends, row = self._begin[low:high], self._end[low:high], rows[slice(*part)]
             for sign, times in ((1, stop[row]), (-1, start[row])):
                 place = np.searchsorted(begins, times, side="right")

@@ -23,34 +23,40 @@ LOOSE = 3  # the phase of a flow that is an end of a span: source_marks.c
 AT_A_TIME = 1 << 18
 
 
-def parts_of_column(load: Callable[..., Array], column: str) -> Iterator[Array]:
-    """Yield a column in parts; `load` is a method of the core's trace."""
-    first, values = 0, load(column, 0, AT_A_TIME)
-    while len(values):
-        yield values
+def parts_of_columns(load: Callable[..., Array], *names: str) -> Iterator[tuple[int, list[Array]]]:
+    """Yield the first row of each part of a table, and these columns of it.
+
+    `load` is a method of the core's trace.
+    """
+    first, part = 0, [load(name, 0, AT_A_TIME) for name in names]
+    while len(part[0]):
+        yield first, part
         _core.give_back()
-        first += len(values)
-        values = load(column, first, AT_A_TIME)
+        first += len(part[0])
+        part = [load(name, first, AT_A_TIME) for name in names]
+
+
+def parts_of_column(load: Callable[..., Array], column: str) -> Iterator[Array]:
+    """Yield a column in parts."""
+    return (values for _, (values,) in parts_of_columns(load, column))
 
 
 def _of_kind(trace: Facts, load: Callable[..., Array], kind: str) -> Array:
     number = NUMBERS[kind]
-    found, first = [np.empty(0, np.intp)], 0
+    found = [np.empty(0, np.intp)]
     if not trace._core.facts()["kinds"] >> number & 1:
         return found[0]
-    for values in parts_of_column(load, "kind"):
+    for first, (values,) in parts_of_columns(load, "kind"):
         found.append(first + np.flatnonzero(values == number))
-        first += len(values)
     return np.concatenate(found)
 
 
 def values_of(load: Callable[..., Array], column: str, rows: Array) -> Array:
     """Return a column's values of some rows, which are sorted."""
-    found, first = [], 0
-    for values in parts_of_column(load, column):
+    found = []
+    for first, (values,) in parts_of_columns(load, column):
         begin, end = np.searchsorted(rows, (first, first + len(values)))
         found.append(values[rows[begin:end] - first])
-        first += len(values)
     return np.concatenate(found) if found else load(column, 0, 0)
 
 
