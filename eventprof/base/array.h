@@ -81,8 +81,9 @@ EP_CHECKED void *ep_column_new_claimed(size_t count, size_t size);
 /* Also releases what malloc() gave; NULL is allowed. */
 void ep_column_free(void *column);
 
-/* Lets this process alone see what it writes into a column that exists since before a fork: copies its file
- * then. The address stays. NULL is allowed. Fails: false, there is no room on the disk. */
+/* Call it before writing into a column that may be older than a fork: the process then gets a copy of the
+ * column's file, at the same address, and the other process does not see what is written. NULL is allowed.
+ * Fails: false, there is no room on the disk. */
 EP_CHECKED bool ep_column_own(void *column);
 
 /* Takes the columns in files out of the resident set; their pages stay in the page cache, and come back
@@ -91,8 +92,8 @@ EP_CHECKED bool ep_column_own(void *column);
 void ep_columns_give_back(void);
 #define EP_COLUMN_ROWS ((size_t)1 << 20)
 
-/* Reads where columns may lie. Once, when the program begins: a thread could change the environment later,
- * while it is read. Without, they lie in /var/tmp. */
+/* Reads from the environment where columns may lie. Call it once, when the program begins: later another
+ * thread may change the environment while it is read. Until it is called, columns lie in /var/tmp. */
 void ep_columns_read_environment(void);
 
 /* Whether there is a folder on a disk for columns; it may have no room. */

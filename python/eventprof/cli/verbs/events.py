@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ...tables.table import Table
     from ...trace import Trace
 
-#: Into how many parts the window is cut, in the last of which the last events are looked for first.
+#: For --last, the last part of the window is read first, and all of it only if that has too few
+#: events. Of so many parts.
 _NEAR_END = 1000
 
 EXAMPLES = (
@@ -134,7 +135,7 @@ def _show_batches(path: str, trace: Trace, choice: _Choice, writer: _Writer) -> 
 
     starts = [choice.start]
     if writer.last is not None:
-        # What is read costs a third of what is given away: the last are looked for near the end.
+        # An event that is read but not taken costs a third of one that is: so few are taken.
         end = min(trace.duration if choice.end is None else choice.end, trace.duration)
         starts.insert(0, max(end - end // _NEAR_END, choice.start or 0))
     for start in starts:
