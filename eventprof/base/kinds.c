@@ -22,6 +22,12 @@ const ep_kind_info ep_kinds[EP_KIND_COUNT] = {
 #undef EP_KIND
 };
 
+const char *const ep_wait_words[EP_WAIT_FOR_COUNT] = {
+#define EP_WAIT_FOR(NAME, word, meaning) word,
+#include "waits.def"
+#undef EP_WAIT_FOR
+};
+
 const char *const ep_kind_group_words[EP_GROUP_COUNT] = {
     [EP_GROUP_PYTHON] = "python",
     [EP_GROUP_C] = "c",
@@ -36,5 +42,6 @@ const char *const ep_kind_group_words[EP_GROUP_COUNT] = {
     [EP_GROUP_EXCEPTION] = "exception",
     [EP_GROUP_BRANCH] = "branch",
     [EP_GROUP_OBJECT] = "object",
+    [EP_GROUP_WAIT] = "wait",
     [EP_GROUP_CONTROL] = "",
 };

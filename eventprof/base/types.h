@@ -93,6 +93,7 @@ typedef enum ep_kind_group {
     EP_GROUP_EXCEPTION,
     EP_GROUP_BRANCH,
     EP_GROUP_OBJECT,         /* word 1 is an address */
+    EP_GROUP_WAIT,
     EP_GROUP_CONTROL,
     EP_GROUP_COUNT
 } ep_kind_group;
@@ -184,6 +185,20 @@ ep_shared_kinds_get(const ep_shared_kinds *shared)
            atomic_load_explicit(&shared->half[0], memory_order_relaxed);
 }
 
+/* What a thread waits for, and the value of a WAIT: for how long, and for what. */
+typedef enum ep_wait_for {
+#define EP_WAIT_FOR(NAME, word, meaning) EP_WAIT_FOR_##NAME,
+#include "waits.def"
+#undef EP_WAIT_FOR
+    EP_WAIT_FOR_COUNT
+} ep_wait_for;
+
+extern EP_HIDDEN const char *const ep_wait_words[EP_WAIT_FOR_COUNT];
+
+#define EP_WAIT_WORD(what, ns) ((uint64_t)(ns) << 3 | (uint64_t)(what))
+#define EP_WAIT_NS(word) ((int64_t)((word) >> 3))
+#define EP_WAIT_WHAT(word) ((ep_wait_for)((word) & 7))
+
 /* Each of the following sets is a constant. kind_set.def makes it from the rows of events.def for which
  * EP_KIND_IS holds. */
 
@@ -227,6 +242,11 @@ static const ep_kind_set ep_kinds_gc =
 
 #define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_HPY)
 static const ep_kind_set ep_kinds_hpy =
+#include "kind_set.def"
+    ;
+
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_WAIT)
+static const ep_kind_set ep_kinds_waits =
 #include "kind_set.def"
     ;
 
@@ -384,6 +404,7 @@ typedef enum ep_name_kind {
     EP_NAME_GC,        /* a run of the garbage collector */
     EP_NAME_AUDIT,     /* an audit event */
     EP_NAME_HPY,       /* a function of HPy's interface */
+    EP_NAME_WAIT,      /* what a thread waits for */
     EP_NAME_KIND_COUNT
 } ep_name_kind;
 

@@ -431,7 +431,8 @@ ep_fold_functions(ep_trace *trace, bool with_lengths, ep_error *error)
     ep_tree_open(&tree, 0);
     tree.with_lengths = with_lengths;
     ep_fold *fold = &tree.fold;
-    ep_status status = ep_fold_trace(trace, &fold, 1, !trace->no_lock, "counting by function", error);
+    bool by_tenures = !trace->no_lock && !ep_kinds_has(trace->recording.kinds, EP_KIND_WAIT);
+    ep_status status = ep_fold_trace(trace, &fold, 1, by_tenures, "counting by function", error);
     if (status == EP_OK) {
         ep_summary_clear(&trace->summary);
         trace->summary = tree.functions;

@@ -89,6 +89,7 @@ const char *const ep_name_kind_words[EP_NAME_KIND_COUNT] = {
     [EP_NAME_GC] = "gc",
     [EP_NAME_AUDIT] = "audit",
     [EP_NAME_HPY] = "hpy",
+    [EP_NAME_WAIT] = "wait",
 };
 
 size_t
@@ -328,7 +329,7 @@ ep_value_is_known(const ep_trace *trace, const ep_column *column, const ep_value
         case EP_NULL_NO_MEMORY:
             return (trace->recording.kinds & ep_kinds_of_domains(EP_DOMAINS_ALL)) != 0;
         case EP_NULL_NO_LOCK:
-            return !trace->no_lock;
+            return !trace->no_lock || ep_kinds_has(trace->recording.kinds, EP_KIND_WAIT);
     }
     return true;
 }
@@ -482,6 +483,10 @@ value_of(unsigned kind, uint64_t word)
             break;
         case EP_KIND_FLOW:
             value = (double)(word >> 2);
+            break;
+        case EP_KIND_WAIT_BEGIN:
+        case EP_KIND_WAIT:
+            value = (double)EP_WAIT_NS(word);
             break;
         default:
             value = ep_kinds[kind].form == EP_FORM_VALUE && ep_kinds[kind].group != EP_GROUP_OBJECT

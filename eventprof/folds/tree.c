@@ -20,6 +20,7 @@ enum {
     WORK_ALLOCATE,
     WORK_FREE,
     WORK_REVIVE,
+    WORK_WAIT,
     WORK_MASK = 7,
     WORK_UNDER_LOCK = 8,    /* tells who holds the interpreter's lock */
     WORK_OF_C = 16,
@@ -37,6 +38,9 @@ action_of(const ep_kind_info *kind)
     }
     if (kind->words != 2) {
         return WORK_NONE;
+    }
+    if (kind->group == EP_GROUP_WAIT) {
+        return WORK_WAIT;
     }
     switch (kind->form) {
         case EP_FORM_ALLOC:
@@ -467,6 +471,16 @@ next_block(ep_tree *tree, const ep_columns *columns, size_t event, int64_t time_
     return columns->address[event];
 }
 
+static void
+take_wait(ep_tree *tree, ep_tree_thread *t, unsigned kind, int64_t time_ns, uint64_t word)
+{
+    if (kind == EP_KIND_WAIT_BEGIN) {
+        ep_waiting_begin(&t->waiting, time_ns, word);
+    } else if (kind == EP_KIND_WAIT) {
+        tree->waits_ns[EP_WAIT_WHAT(word)] += ep_waiting_end(&t->waiting, time_ns, word);
+    }
+}
+
 /* HOT, budget 12 ns an event. several: processes; a constant, so that one process pays nothing for it. */
 static EP_INLINE EP_CHECKED ep_status
 events_of(ep_tree *tree, const ep_batch *batch, const bool several)
@@ -484,7 +498,7 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
         int64_t time_ns = times_ns[row];
         ep_tree_thread *t = &tree->threads[thread];
         ep_status status = EP_OK;
-        int64_t waited_ns = 0;
+        int64_t waited_ns = t->waiting.waited_ns;
         if (several && EP_UNLIKELY(time_ns > tree->ending_ns) &&
             ep_tree_end_processes(tree, time_ns) != EP_OK) {
             return EP_NOMEM;
@@ -518,6 +532,10 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
             case WORK_REVIVE:
                 (void)next_block(tree, columns, event, time_ns);
                 status = revive_block(tree, t, columns, event++, row);
+                break;
+            case WORK_WAIT:
+                take_wait(tree, t, kind, time_ns, next_block(tree, columns, event, time_ns));
+                event++;
                 break;
             case WORK_BLOCK:
                 (void)next_block(tree, columns, event, time_ns);
@@ -559,8 +577,12 @@ finish(ep_tree *tree)
     for (size_t thread = 0; thread < tree->facts.thread_count; thread++) {
         ep_tree_thread *t = &tree->threads[thread];
         const ep_tenure_clock *clock = ep_tenure_clock_of(&tree->clocks, (int32_t)thread);
-        int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(clock, (int32_t)thread) : 0;
         const int64_t *until_ns = tree->facts.open_until_ns;
+        uint8_t what = t->waiting.what;
+        tree->waits_ns[what] +=
+            ep_waiting_stop(&t->waiting, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns);
+        int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(clock, (int32_t)thread)
+                                                  : t->waiting.waited_ns;
         while (t->depth > 0) {
             pop(tree, t, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns, waited_ns, true);
         }

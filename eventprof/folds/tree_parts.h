@@ -45,6 +45,7 @@ typedef struct ep_tree_thread {
     int64_t allocated;    /* bytes */
     uint64_t last_birth;  /* address of its last allocation; a block of the thread that is there is that */
     bool has_birth;
+    ep_waiting waiting;
     ep_half_realloc moving;
     uint32_t moving_node; /* that freed it */
     ep_tree_block moved;

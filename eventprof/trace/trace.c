@@ -245,8 +245,9 @@ reach_waited(ep_trace *trace)
     if (status == EP_OK && !trace->has_waited) {
         int64_t *waited = ep_column_new_zeroed(trace->calls.count, sizeof *waited);
         status = waited == NULL ? EP_NOMEM : EP_OK;
-        if (status == EP_OK && !trace->no_lock) {
-            status = ep_calls_waited(&trace->calls, waited);
+        bool by_waits = ep_kinds_has(trace->recording.kinds, EP_KIND_WAIT);
+        if (status == EP_OK && (by_waits || !trace->no_lock)) {
+            status = ep_calls_waited(&trace->calls, by_waits, waited);
         }
         if (status != EP_OK) {
             ep_column_free(waited);

@@ -74,53 +74,77 @@ end_calls(const ep_calls *calls, int32_t innermost, int32_t last, int64_t others
     return calls->parent[call];
 }
 
+/* How long a thread waited so far, by the events of waits or by tenures. */
+typedef struct meter {
+    bool by_waits;
+    ep_waiting *waiting;          /* by thread */
+    ep_tenure_clocks clocks;
+} meter;
+
+static int64_t
+read_meter(meter *m, int32_t thread)
+{
+    if (m->by_waits) {
+        return m->waiting[thread].waited_ns;
+    }
+    return ep_tenure_others_ns(ep_tenure_clock_of(&m->clocks, thread), thread);
+}
+
 ep_status
-ep_calls_waited(const ep_calls *calls, int64_t *waited)
+ep_calls_waited(const ep_calls *calls, bool by_waits, int64_t *waited)
 {
     const ep_columns *columns = calls->input->columns;
     size_t threads = calls->input->thread_count;
-    if (calls->count == 0) {
+    if (calls->count == 0 || (!by_waits && threads < 2)) {
         return EP_OK;
     }
-    if (threads < 2) {
-        return EP_OK;
-    }
-    ep_tenure_clocks clocks;
+    meter m = {.by_waits = by_waits, .waiting = ep_calloc(threads, sizeof *m.waiting)};
     int32_t *innermost = ep_array_new(threads, sizeof *innermost);
     const int32_t *processes = calls->input->thread_process;
-    if (innermost == NULL || ep_tenure_clocks_open(&clocks, processes, threads) != EP_OK) {
+    if (m.waiting == NULL || innermost == NULL ||
+        ep_tenure_clocks_open(&m.clocks, processes, threads) != EP_OK) {
         free(innermost);
+        free(m.waiting);
         return EP_NOMEM;
     }
     memset(innermost, -1, threads * sizeof *innermost);
     for (size_t call = 0; call < calls->before_count; call++) {
         innermost[calls->before[call].thread] = (int32_t)call;
     }
-    const ep_kind_set under_lock = ep_kinds_under_lock();
+    const ep_kind_set under_lock = by_waits ? 0 : ep_kinds_under_lock();
+    size_t block = 0;
     for (size_t row = 0; row < columns->count; row++) {
         ep_column_row(row);
         int32_t thread = columns->thread[row], call = calls->row_call[row];
-        ep_tenure_clock *clock = ep_tenure_clock_of(&clocks, thread);
-        if (ep_kinds_has(under_lock, columns->kind[row])) {
-            ep_tenure_event(clock, thread, columns->time_ns[row]);
+        unsigned kind = columns->kind[row];
+        if (ep_kinds_has(under_lock, kind)) {
+            ep_tenure_event(ep_tenure_clock_of(&m.clocks, thread), thread, columns->time_ns[row]);
+        }
+        if (ep_kinds_has(ep_kinds_of_two_words, kind)) {
+            uint64_t word = columns->address[block++];
+            if (kind == EP_KIND_WAIT) {
+                (void)ep_waiting_end(&m.waiting[thread], columns->time_ns[row], word);
+            } else if (kind == EP_KIND_WAIT_BEGIN) {
+                ep_waiting_begin(&m.waiting[thread], columns->time_ns[row], word);
+            }
         }
         if (call < 0) {
             continue;
         }
         if (calls->open_row[call] == row) {
-            waited[call] = -ep_tenure_others_ns(clock, thread);
+            waited[call] = -read_meter(&m, thread);
             innermost[thread] = call;
         } else if (calls->close_row[call] == row) {
-            innermost[thread] = end_calls(calls, innermost[thread], call,
-                                          ep_tenure_others_ns(clock, thread), waited);
+            innermost[thread] = end_calls(calls, innermost[thread], call, read_meter(&m, thread), waited);
         }
     }
-    ep_tenure_clocks_stop(&clocks);
+    ep_tenure_clocks_stop(&m.clocks);
     for (size_t thread = 0; thread < threads; thread++) {
-        const ep_tenure_clock *clock = ep_tenure_clock_of(&clocks, (int32_t)thread);
-        end_calls(calls, innermost[thread], -1, ep_tenure_others_ns(clock, (int32_t)thread), waited);
+        (void)ep_waiting_stop(&m.waiting[thread], calls->input->length_ns);
+        end_calls(calls, innermost[thread], -1, read_meter(&m, (int32_t)thread), waited);
     }
-    ep_tenure_clocks_clear(&clocks);
+    ep_tenure_clocks_clear(&m.clocks);
     free(innermost);
+    free(m.waiting);
     return EP_OK;
 }

@@ -16,7 +16,7 @@
 static inline ep_kind_set
 ep_kinds_under_lock(void)
 {
-    return ~(ep_kinds_raw | ep_kinds_libc);
+    return ~(ep_kinds_raw | ep_kinds_libc | ep_kinds_waits);
 }
 
 /* The tenure that goes on, and the time of those that ended. */
@@ -80,10 +80,50 @@ ep_tenure_others_ns(const ep_tenure_clock *clock, int32_t thread)
     return clock->ended_ns - clock->own_ns[thread];
 }
 
+/* ---- Recorded waits -------------------------------------------------------------------------- */
+
+/* A thread's waits, of a recording that has their events. */
+typedef struct ep_waiting {
+    int64_t waited_ns;    /* in waits that ended */
+    int64_t begun_ns;     /* when the wait began that goes on, if waits */
+    bool waits;
+    uint8_t what;         /* ep_wait_for, if waits */
+} ep_waiting;
+
+static inline void
+ep_waiting_begin(ep_waiting *w, int64_t time_ns, uint64_t word)
+{
+    *w = (ep_waiting){.waited_ns = w->waited_ns,
+                      .begun_ns = time_ns,
+                      .waits = true,
+                      .what = (uint8_t)EP_WAIT_WHAT(word)};
+}
+
+/* Returns: how long it was, without what was before the window. */
+static inline int64_t
+ep_waiting_end(ep_waiting *w, int64_t time_ns, uint64_t word)
+{
+    int64_t ns = EP_WAIT_NS(word) < time_ns ? EP_WAIT_NS(word) : time_ns;
+    w->waits = false;
+    w->waited_ns += ns;
+    return ns;
+}
+
+/* The window ends: so does a wait that goes on. Returns: how long that was. */
+static inline int64_t
+ep_waiting_stop(ep_waiting *w, int64_t time_ns)
+{
+    int64_t ns = w->waits && time_ns > w->begun_ns ? time_ns - w->begun_ns : 0;
+    w->waits = false;
+    w->waited_ns += ns;
+    return ns;
+}
+
 /* ---- By call --------------------------------------------------------------------------------- */
 
-/* The part of each call, in ns, in which another thread held the lock: what lies in tenures of others.
- * waited: as many as there are calls. Fails: EP_NOMEM. */
-EP_CHECKED ep_status ep_calls_waited(const ep_calls *calls, int64_t *waited);
+/* The part of each call, in ns, in which its thread waited. by_waits: the recording has events of waits;
+ * otherwise, what lies in tenures of others, in which another thread held the lock. waited: as many as
+ * there are calls, zeroed. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_calls_waited(const ep_calls *calls, bool by_waits, int64_t *waited);
 
 #endif

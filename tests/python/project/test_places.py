@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "doc" / "architecture.rst").read_text(encoding="utf-8")
 MESON = Path(sys.prefix) / "bin" / "meson"
 
-#: A program that records a call with an event of the kind WAIT inside, into the log file argv[1].
+#: A program that records a call with an event of the kind PAUSE inside, into the log file argv[1].
 PROGRAM = r"""
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ main(int count, char **words)
     ep_file_options to = {
         .path = words[1], .child_path = words[1], .metadata = "{}", .metadata_bytes = 2};
     ep_recorder_options options = {
-        .kinds = EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_WAIT),
+        .kinds = EP_KIND_BIT(EP_KIND_CALL) | EP_KIND_BIT(EP_KIND_RETURN) | EP_KIND_BIT(EP_KIND_PAUSE),
         .limit_bytes = 4 * EP_CHUNK_BYTES,
         .on_full = EP_ON_FULL_STOP,
         .clock = EP_CLOCK_INJECTED,
@@ -70,7 +70,7 @@ main(int count, char **words)
     }
     ep_log *log = ep_log_mine();
     ep_log_put(log, tick(), EP_KIND_CALL, site);
-    ep_log_put(log, tick(), EP_KIND_WAIT, site);
+    ep_log_put(log, tick(), EP_KIND_PAUSE, site);
     ep_log_put(log, tick(), EP_KIND_RETURN, name);
     if (ep_recorder_stop(&recorder, &error) != EP_OK) {
         return 4;
@@ -148,9 +148,9 @@ def tree(tmp_path_factory):
         example("Adding a source", "meson.build", "#"),
     )
     # Says that another tool has its hook while it is asked to record: so a test sees what it is asked.
-    source = example("Adding a source", "python/src/hooks/source_waits.c")
+    source = example("Adding a source", "python/src/hooks/source_pauses.c")
     assert "return true;" in source
-    (tree / "python/src/hooks/source_waits.c").write_text(
+    (tree / "python/src/hooks/source_pauses.c").write_text(
         source.replace("return true;", "return !recorded;")
     )
 
@@ -171,12 +171,12 @@ def tree(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_kind_is_one_row_and_a_column_is_a_row_and_a_function(tree, tmp_path):
-    run(tree / "build" / "written", "waiting.epr", cwd=tmp_path)
+    run(tree / "build" / "written", "pausing.epr", cwd=tmp_path)
 
     def column(table, name):
-        return run(tree / "build" / "column", "waiting.epr", table, name, cwd=tmp_path).split()
+        return run(tree / "build" / "column", "pausing.epr", table, name, cwd=tmp_path).split()
 
-    assert column("events", "event") == ["call", "wait", "return"]
+    assert column("events", "event") == ["call", "pause", "return"]
     (start,), (duration,), (end,) = (column("calls", name) for name in ("start", "duration", "end"))
     assert int(duration) > 0
     assert int(end) == int(start) + int(duration)
@@ -184,17 +184,17 @@ def test_a_kind_is_one_row_and_a_column_is_a_row_and_a_function(tree, tmp_path):
 
 @pytest.mark.slow
 def test_the_row_of_a_kind_and_of_a_column_reaches_python(tree, tmp_path):
-    run(tree / "build" / "written", "waiting.epr", cwd=tmp_path)
+    run(tree / "build" / "written", "pausing.epr", cwd=tmp_path)
 
     printed = python(
         tree,
-        "calls = eventprof.open('waiting.epr').calls\n"
-        "events = eventprof.open('waiting.epr').events\n"
+        "calls = eventprof.open('pausing.epr').calls\n"
+        "events = eventprof.open('pausing.epr').events\n"
         "print(events['event'].tolist(), (calls['end'] - calls['start'] - calls['duration']).tolist())",
         cwd=tmp_path,
     )
 
-    assert printed == "['call', 'wait', 'return'] [0]\n"
+    assert printed == "['call', 'pause', 'return'] [0]\n"
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def test_a_figure_of_functions_is_two_rows(tree, tmp_path):
 def test_a_source_is_a_file_a_row_and_a_line_of_the_build(tree, tmp_path):
     printed = python(
         tree,
-        "print([hook for name, _, hook in eventprof._core.source_table() if name == 'waits'])\n"
+        "print([hook for name, _, hook in eventprof._core.source_table() if name == 'pauses'])\n"
         "for marks in (True, False):\n"
         "    with eventprof.record(memory=False, marks=marks) as rec:\n"
         "        pass\n"
@@ -233,8 +233,8 @@ def test_a_source_is_a_file_a_row_and_a_line_of_the_build(tree, tmp_path):
     )
 
     assert printed.splitlines() == [
-        "['what the program calls to say that it waits']",
-        "('waits',)",
+        "['what the program calls to say that it pauses']",
+        "('pauses',)",
         "()",
     ]
 
