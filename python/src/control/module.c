@@ -512,6 +512,14 @@ module_exec(PyObject *module)
     PyObject *areas = ep_py_area_words();
     int status = areas != NULL ? PyModule_AddObjectRef(module, "AREAS", areas) : -1;
     Py_XDECREF(areas);
+    PyObject *waits = PyTuple_New(EP_WAIT_FOR_COUNT);
+    for (Py_ssize_t what = 0; waits != NULL && what < EP_WAIT_FOR_COUNT; what++) {
+        PyTuple_SET_ITEM(waits, what, PyUnicode_FromString(ep_wait_words[what]));
+    }
+    status = waits != NULL && !PyErr_Occurred() && status == 0
+                 ? PyModule_AddObjectRef(module, "WAIT_WORDS", waits)
+                 : -1;
+    Py_XDECREF(waits);
     if (status < 0 || PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
         return -1;
     }

@@ -178,6 +178,26 @@ ep_py_add_site(uintptr_t key, uint32_t callee, ep_frame *frame, uintptr_t instru
     return ep_site_add(key, instruction, &site);
 }
 
+uint32_t
+ep_py_place_unattached(uint32_t name, ep_frame *frame)
+{
+    ep_frame *caller = frame != NULL ? ep_py_visible_frame(frame) : NULL;
+    PyCodeObject *code = caller != NULL ? ep_frame_code(caller) : NULL;
+    uint32_t caller_name = code != NULL ? ep_name_find((uintptr_t)code, EP_TAG_PLAIN) : 0;
+    uintptr_t key = ep_py_key_of_name(name);
+    uintptr_t instruction = caller_name != 0 ? ep_frame_instruction(caller) : 0;
+    uint32_t id = ep_site_find(key, instruction);
+    if (id != 0 || name == 0) {
+        return id;
+    }
+    ep_site site = {.callee = name, .caller = caller_name, .offset = -1, .line = -1};
+    if (caller_name != 0) {
+        site.offset = (int32_t)((char *)instruction - ep_code_start(code));
+        site.line = ep_py_line_of(code, site.offset);
+    }
+    return ep_site_add(key, instruction, &site);
+}
+
 /* Of a call or slice of `code`, named `name`. `frame`: its, NULL: not known. */
 static uint32_t
 code_site(PyCodeObject *code, uint32_t name, ep_frame *frame, ep_frame *caller)

@@ -332,6 +332,10 @@ ep_py_place(ep_log *log, uint32_t name, ep_frame *frame)
     return EP_LIKELY(id != 0) ? id : ep_py_place_slow(name, frame);
 }
 
+/* As ep_py_place(), with or without the GIL: only `frame` and its code are read, which must stay. A caller
+ * that was never recorded is left out. */
+EP_COLD uint32_t ep_py_place_unattached(uint32_t name, ep_frame *frame);
+
 /* The name of a type; EP_ID_SKIP: one of our own. Makes no object. */
 uint32_t ep_py_type_name(PyTypeObject *type);
 

@@ -169,13 +169,29 @@ domains_object(const uint64_t *by_domain)
                          (unsigned long long)by_domain[EP_DOMAIN_LIBC]);
 }
 
+/* {word: ns}, of what threads waited for. */
+static PyObject *
+waits_object(const int64_t waits_ns[EP_WAIT_FOR_COUNT])
+{
+    PyObject *object = PyDict_New();
+    for (size_t what = 0; object != NULL && what < EP_WAIT_FOR_COUNT; what++) {
+        PyObject *ns = PyLong_FromLongLong(waits_ns[what]);
+        if (ns == NULL || PyDict_SetItemString(object, ep_wait_words[what], ns) < 0) {
+            Py_CLEAR(object);
+        }
+        Py_XDECREF(ns);
+    }
+    return object;
+}
+
 static PyObject *
 tree_object(const ep_tree *tree)
 {
     size_t threads = tree->facts.thread_count;
     /* leaves[0] is none */
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}",
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}",
+        "waits", waits_object(tree->waits_ns),
         "domains_at_peak", domains_object(tree->domain_at_peak), "domains_allocated",
         domains_object(tree->domain_allocated),
         "nodes", fields_object(node_fields, tree->nodes, tree->node_count, sizeof *tree->nodes), "leaves",

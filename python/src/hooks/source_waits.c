@@ -1,0 +1,418 @@
+/* The source of waits: a thread stops, and goes on later.
+ *
+ * `with lock:` is no call that the interpreter reports, and a call of a C function that waits does not say
+ * for what. Below, all of it is a few functions of the C library, which the interpreter and its extension
+ * modules import: their slots are changed (import_tables.h) while waits are recorded.
+ *
+ *   for the interpreter's lock   pthread_cond_timedwait(), by the interpreter alone, 5 ms at a time
+ *   for other locks              sem_wait(), sem_clockwait(), sem_timedwait(): what is free is taken by
+ *                                sem_trywait(), which is left alone
+ *   asleep                       clock_nanosleep()
+ *   for I/O                      poll() and its relatives, and those that read, write, connect, accept
+ *   for a process                waitpid() and its relatives
+ *
+ * Two events: the begin, and the end with the time between them. A call that seldom waits (read) has only
+ * the end, if it took long. The thread that lets another go on, by sem_post(), is noted by its number. */
+#include "compat.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine.h"
+#include "import_tables.h"
+#include "intern.h"
+#include "errors.h"
+#include "os.h"
+#include "source.h"
+
+#ifdef __linux__
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Of calls that usually do not wait. */
+#define SHORTEST_CALL_NS 20000
+
+static ep_shared_kinds active;    /* what somebody records; 0: nothing */
+static _Atomic uint32_t names[EP_WAIT_FOR_COUNT];
+
+/* ---- Who lets whom go on --------------------------------------------------------------------- */
+
+#define WAITERS 256    /* a power of 2; who finds no place has no waker */
+#define PROBES 8
+
+/* A thread that waits for a semaphore. */
+typedef struct waiter {
+    _Atomic(const void *) semaphore;    /* NULL: free */
+    _Atomic uint64_t waker;             /* the system's number of the thread that posted last; 0: nobody */
+} waiter;
+
+static waiter waiters[WAITERS];
+static _Atomic uint32_t waiter_count;
+
+static inline size_t
+first_probe(const void *semaphore)
+{
+    uintptr_t at = (uintptr_t)semaphore >> 4;
+    return (at ^ at >> 9) & (WAITERS - 1);
+}
+
+static waiter *
+begin_waiting_for(const void *semaphore)
+{
+    size_t first = first_probe(semaphore);
+    for (size_t i = 0; i < PROBES; i++) {
+        waiter *at = &waiters[(first + i) & (WAITERS - 1)];
+        const void *none = NULL;
+        if (atomic_load_explicit(&at->semaphore, memory_order_relaxed) == NULL &&
+            atomic_compare_exchange_strong(&at->semaphore, &none, semaphore)) {
+            atomic_fetch_add(&waiter_count, 1);
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t
+end_waiting(waiter *at)
+{
+    uint64_t waker = atomic_exchange_explicit(&at->waker, 0, memory_order_relaxed);
+    atomic_store(&at->semaphore, NULL);
+    atomic_fetch_sub(&waiter_count, 1);
+    return waker;
+}
+
+/* HOT: each lock that is given back comes here. */
+static inline void
+note_waker(const void *semaphore)
+{
+    if (EP_LIKELY(atomic_load_explicit(&waiter_count, memory_order_relaxed) == 0)) {
+        return;
+    }
+    ep_log *log = ep_log_current;
+    size_t first = first_probe(semaphore);
+    for (size_t i = 0; log != NULL && i < PROBES; i++) {
+        waiter *at = &waiters[(first + i) & (WAITERS - 1)];
+        if (atomic_load_explicit(&at->semaphore, memory_order_relaxed) == semaphore) {
+            atomic_store_explicit(&at->waker, log->thread->native_id, memory_order_relaxed);
+        }
+    }
+}
+
+/* ---- Objects that are loaded later ------------------------------------------------------------ */
+
+static _Atomic bool changing_slots;
+static _Atomic uint64_t changes_seen;    /* of the loaded objects */
+static void put_slots_again(void);
+
+/* Some 100 ns. Not in waits for the interpreter's lock, in which its mutex is held. */
+static void
+look_for_objects(void)
+{
+    uint64_t changes = ep_py_objects_changes();
+    if (EP_LIKELY(changes == atomic_load_explicit(&changes_seen, memory_order_relaxed)) ||
+        atomic_exchange(&changing_slots, true)) {
+        return;
+    }
+    atomic_store_explicit(&changes_seen, changes, memory_order_relaxed);
+    if (ep_shared_kinds_get(&active) != 0) {
+        put_slots_again();
+    }
+    atomic_store(&changing_slots, false);
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+/* A thread's own frame stays where it is while the thread waits, with or without the interpreter's lock. */
+static ep_frame *
+frame_of_thread(void)
+{
+    PyThreadState *ts = PyGILState_GetThisThreadState();
+    if (ts == NULL || !ep_py_sites_usable || !ep_py_is_own_interpreter(ts) ||
+        (EP_FRAMES_NEED_STACK && atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed))) {
+        return NULL;
+    }
+    return ep_frame_of_program(ep_frame_current(ts));
+}
+
+/* A wait that goes on. */
+typedef struct stopped {
+    ep_log *log;               /* NULL: it is not recorded */
+    int64_t start_ns;
+    uint32_t site;
+    ep_wait_for what;
+    bool has_begin;
+} stopped;
+
+/* Threads of libraries, which never run Python code, are not recorded. One of Python waits for the
+ * interpreter's lock before its first event. NULL: none. */
+static ep_log *
+log_of_thread(ep_wait_for what)
+{
+    ep_log *log = ep_log_current;
+    if (EP_LIKELY(log != NULL) ||
+        (what != EP_WAIT_FOR_GIL && PyGILState_GetThisThreadState() == NULL)) {
+        return log;
+    }
+    return ep_log_mine();
+}
+
+/* usual: whether such a call waits; its begin is an event. */
+static EP_COLD stopped
+begin_wait(ep_wait_for what, bool usual)
+{
+    stopped w = {.log = NULL, .what = what, .has_begin = usual};
+    if (ep_shared_kinds_get(&active) == 0 || ep_engine_inside != 0) {
+        return w;
+    }
+    int error = errno;
+    ep_log *log = log_of_thread(what);
+    if (log == NULL || log->busy != 0) {
+        errno = error;
+        return w;
+    }
+    log->busy = EP_BUSY_OWN;
+    if (what != EP_WAIT_FOR_GIL) {
+        look_for_objects();
+    }
+    w.log = log;
+    w.site = ep_py_place_unattached(atomic_load_explicit(&names[what], memory_order_relaxed),
+                                    frame_of_thread());
+    if (usual) {
+        ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), EP_KIND_WAIT_BEGIN, w.site,
+                            EP_WAIT_WORD(what, 0));
+    }
+    log->busy = 0;
+    w.start_ns = ep_os_monotonic_ns();
+    errno = error;
+    return w;
+}
+
+/* waker: the system's number of the thread that let this one go on; 0: unknown. */
+static EP_COLD void
+end_wait(const stopped *w, uint64_t waker)
+{
+    if (w->log == NULL) {
+        return;
+    }
+    int error = errno;
+    int64_t ns = ep_os_monotonic_ns() - w->start_ns;
+    if (w->has_begin || ns >= SHORTEST_CALL_NS) {
+        w->log->busy = EP_BUSY_OWN;
+        ep_ticks ticks = ep_ticks_halves(ep_clock_ticks());
+        if (waker != 0) {
+            ep_log_put_value_at(w->log, ticks, EP_KIND_WAKER, w->site, waker);
+        }
+        ep_log_put_value_at(w->log, ticks, EP_KIND_WAIT, w->site,
+                            EP_WAIT_WORD(w->what, (uint64_t)(ns > 0 ? ns : 0)));
+        w->log->busy = 0;
+    }
+    errno = error;
+}
+
+/* ---- Replacements ---------------------------------------------------------------------------- */
+
+/* X(function, its type, what is waited for, whether this call usually waits, parameters, arguments) */
+/* clang-format off */
+#define CALLS(X)                                                                                        \
+    X(clock_nanosleep, int, SLEEP, true,                                                                \
+      (clockid_t clock, int flags, const struct timespec *time, struct timespec *rest),                 \
+      (clock, flags, time, rest))                                                                       \
+    X(poll, int, IO, limit_ms != 0, (struct pollfd *files, nfds_t count, int limit_ms),                 \
+      (files, count, limit_ms))                                                                         \
+    X(epoll_wait, int, IO, limit_ms != 0,                                                               \
+      (int file, struct epoll_event *events, int count, int limit_ms), (file, events, count, limit_ms)) \
+    X(select, int, IO, limit == NULL || limit->tv_sec != 0 || limit->tv_usec != 0,                      \
+      (int count, fd_set *reads, fd_set *writes, fd_set *fails, struct timeval *limit),                 \
+      (count, reads, writes, fails, limit))                                                             \
+    X(accept4, int, IO, true, (int file, struct sockaddr *from, socklen_t *bytes, int flags),           \
+      (file, from, bytes, flags))                                                                       \
+    X(connect, int, IO, true, (int file, const struct sockaddr *to, socklen_t bytes),                   \
+      (file, to, bytes))                                                                                \
+    X(read, ssize_t, IO, false, (int file, void *to, size_t bytes), (file, to, bytes))                  \
+    X(write, ssize_t, IO, false, (int file, const void *from, size_t bytes), (file, from, bytes))       \
+    X(recv, ssize_t, IO, false, (int file, void *to, size_t bytes, int flags),                          \
+      (file, to, bytes, flags))                                                                         \
+    X(recvfrom, ssize_t, IO, false,                                                                     \
+      (int file, void *to, size_t bytes, int flags, struct sockaddr *from, socklen_t *from_bytes),      \
+      (file, to, bytes, flags, from, from_bytes))                                                       \
+    X(recvmsg, ssize_t, IO, false, (int file, struct msghdr *message, int flags),                       \
+      (file, message, flags))                                                                           \
+    X(send, ssize_t, IO, false, (int file, const void *from, size_t bytes, int flags),                  \
+      (file, from, bytes, flags))                                                                       \
+    X(sendmsg, ssize_t, IO, false, (int file, const struct msghdr *message, int flags),                 \
+      (file, message, flags))                                                                           \
+    X(fsync, int, IO, false, (int file), (file))                                                        \
+    X(waitpid, pid_t, PROCESS, !(flags & WNOHANG), (pid_t process, int *status, int flags),             \
+      (process, status, flags))                                                                         \
+    X(wait4, pid_t, PROCESS, !(flags & WNOHANG),                                                        \
+      (pid_t process, int *status, int flags, struct rusage *usage), (process, status, flags, usage))   \
+    X(waitid, int, PROCESS, !(flags & WNOHANG), (idtype_t type, id_t id, siginfo_t *about, int flags),  \
+      (type, id, about, flags))                                                                         \
+    X(pthread_cond_timedwait, int, GIL, true,                                                           \
+      (pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until),                \
+      (condition, mutex, until))                                                                        \
+    X(pthread_cond_wait, int, GIL, true, (pthread_cond_t *condition, pthread_mutex_t *mutex),           \
+      (condition, mutex))
+
+/* For locks: X(function, parameters, arguments). */
+#define LOCKS(X)                                                                                        \
+    X(sem_wait, (sem_t *semaphore), (semaphore))                                                        \
+    X(sem_clockwait, (sem_t *semaphore, clockid_t clock, const struct timespec *until),                 \
+      (semaphore, clock, until))                                                                        \
+    X(sem_timedwait, (sem_t *semaphore, const struct timespec *until), (semaphore, until))
+/* clang-format on */
+
+enum {
+#define AT_PLACE(name, ...) AT_##name,
+    CALLS(AT_PLACE)
+    LOCKS(AT_PLACE) AT_sem_post,
+    SWAP_COUNT
+};
+
+static ep_py_swap swaps[SWAP_COUNT];
+
+/* Acquire: pairs with ep_py_swaps_put(). */
+#define BELOW(name) \
+    ((__typeof__(&name))atomic_load_explicit(&swaps[AT_##name].below, memory_order_acquire))
+
+#define REPLACE_CALL(name, type, what, usual, parameters, arguments) \
+    static type replaced_##name parameters                           \
+    {                                                                \
+        stopped w = begin_wait(EP_WAIT_FOR_##what, (usual));         \
+        type result = BELOW(name) arguments;                         \
+        end_wait(&w, 0);                                             \
+        return result;                                               \
+    }
+CALLS(REPLACE_CALL)
+
+#define REPLACE_LOCK(name, parameters, arguments)          \
+    static int replaced_##name parameters                  \
+    {                                                      \
+        waiter *at = begin_waiting_for(semaphore);         \
+        stopped w = begin_wait(EP_WAIT_FOR_LOCK, true);    \
+        int result = BELOW(name) arguments;                \
+        uint64_t waker = at != NULL ? end_waiting(at) : 0; \
+        end_wait(&w, result == 0 ? waker : 0);             \
+        return result;                                     \
+    }
+LOCKS(REPLACE_LOCK)
+
+static int
+replaced_sem_post(sem_t *semaphore)
+{
+    note_waker(semaphore);
+    return BELOW(sem_post)(semaphore);
+}
+
+static ep_py_swap swaps[SWAP_COUNT] = {
+#define SWAP_CALL(function, type, what, ...)                                  \
+    [AT_##function] = {.name = #function,                                     \
+                       .replacement = (void *)(uintptr_t)replaced_##function, \
+                       .interpreter_only = EP_WAIT_FOR_##what == EP_WAIT_FOR_GIL},
+#define SWAP_LOCK(function, ...) \
+    [AT_##function] = {.name = #function, .replacement = (void *)(uintptr_t)replaced_##function},
+    CALLS(SWAP_CALL) LOCKS(SWAP_LOCK) SWAP_LOCK(sem_post)};
+
+/* ---- In and out ------------------------------------------------------------------------------ */
+
+static void
+put_slots_again(void)
+{
+    (void)ep_py_swaps_put(swaps, SWAP_COUNT);
+}
+
+/* In a forked child no other thread waits. */
+static void
+forget_waiters(void)
+{
+    memset(waiters, 0, sizeof waiters);
+    atomic_store(&changing_slots, false);
+    atomic_store(&waiter_count, 0);
+}
+
+/* Fails: -1, exception set. */
+static int
+prepare(void)
+{
+    static bool watches_forks;
+    for (int what = 0; what < EP_WAIT_FOR_COUNT; what++) {
+        const char *word = ep_wait_words[what];
+        ep_name_text name = {
+            .qualname = {word, strlen(word)}, .line = -1, .kind = EP_NAME_WAIT};
+        atomic_store_explicit(&names[what], ep_name_of_text(&name), memory_order_relaxed);
+    }
+    if (!watches_forks && pthread_atfork(NULL, NULL, forget_waiters) != 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    watches_forks = true;
+    atomic_store_explicit(&changes_seen, ep_py_objects_changes(), memory_order_relaxed);
+    if (ep_py_swaps_put(swaps, SWAP_COUNT) == 0) {
+        PyErr_SetString(ep_py_error(EP_ERROR_UNSUPPORTED),
+                        "the functions by which this interpreter waits cannot be replaced; record without "
+                        "waits=True");
+        return -1;
+    }
+    return 0;
+}
+
+static int
+adjust(ep_kind_set kinds)
+{
+    while (atomic_exchange(&changing_slots, true)) {
+        sched_yield();    /* some 100 us at the most */
+    }
+    int status = kinds != 0 ? prepare() : 0;
+    if (status == 0) {
+        ep_shared_kinds_set(&active, kinds);
+    }
+    if (kinds == 0) {
+        ep_py_swaps_take_back(swaps, SWAP_COUNT);
+    }
+    atomic_store(&changing_slots, false);
+    return status;
+}
+
+static bool
+owns(void)
+{
+    return true;
+}
+
+#else
+
+static int
+adjust(ep_kind_set kinds)
+{
+    if (kinds == 0) {
+        return 0;
+    }
+    PyErr_SetString(ep_py_error(EP_ERROR_UNSUPPORTED),
+                    "waits are recorded on Linux alone; record without waits=True");
+    return -1;
+}
+
+static bool
+owns(void)
+{
+    return true;
+}
+
+#endif
+
+const ep_source ep_source_waits = {
+    .name = "waits",
+    .kinds = ep_kinds_waits,
+    .adjust = adjust,
+    .owns = owns,
+};
