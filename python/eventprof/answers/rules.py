@@ -18,6 +18,7 @@ from .._words import show_bytes, show_ns
 from ..tables.column import Array
 from ..tables.event_rows import AT_A_TIME, parts_of_columns
 from .findings import Case, Evidence, Finding
+from .waiting import Place, by_place
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
 
@@ -598,7 +599,7 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
     many = np.bincount(tenures["thread"][long], minlength=len(trace._thread_rows))
     length = np.bincount(tenures["thread"], weights=took, minlength=len(trace._thread_rows))
     busy = np.flatnonzero((many >= 3) & (length >= 0.1 * trace.duration))
-    waited = int(tree.lock_waited.sum())
+    waited = tree.waits["gil"] if tree.has_waits else int(tree.lock_waited.sum())
 
     def too_little(waited: int, work: int) -> bool:
         return work < 0.25 * trace.duration or waited < 0.5 * work
@@ -608,7 +609,8 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
     # While one thread slept, each of the others may seem to have waited. As not all of them did, a
     # finding can be missed, but none is invented.
     blocked = _blocked_by_thread(case, tenures)
-    waited -= int(blocked.sum()) * (len(blocked) - 1)
+    if not tree.has_waits:
+        waited -= int(blocked.sum()) * (len(blocked) - 1)
     work = int((length - blocked)[busy].sum())
     if too_little(waited, work):
         return
@@ -632,6 +634,9 @@ _LOCK_NAMES = {"lock.acquire", "RLock.acquire", "lock.__enter__", "RLock.__enter
 def contended_lock(case: Case) -> Iterator[Finding]:
     """Find own lines that wait long for a lock of the program."""
     tree = case.tree
+    if tree.has_waits:
+        yield from _held_locks(case)
+        return
     locks = [
         number
         for number, row in enumerate(tree.functions)
@@ -653,6 +658,43 @@ def contended_lock(case: Case) -> Iterator[Finding]:
         tuple(case.node_evidence(int(node)) for node in nodes[:5]),
         "eventprof tree FILE",
     )
+
+
+def _held_locks(case: Case) -> Iterator[Finding]:
+    """Find them by recorded waits, and say what the threads did that had the lock."""
+    own = [
+        each for each in by_place(case.trace) if each.place.kind == "lock" and case.own[each.caller]
+    ]
+    time, times = sum(each.total for each in own), sum(each.times for each in own)
+    if time < 0.5 * case.trace.duration or times < 4:
+        return
+    first = own[0]
+    claim = (
+        f"threads waited {show_ns(time)} for a lock, {times:,} times, most in {first.place.name}"
+    )
+    evidence = [_at(each.place) for each in own[:4]]
+    # Who let a thread go on may have waited at this place itself before it had the lock.
+    others = [(place, held) for place, held in first.meanwhile if place != first.place]
+    in_turn = sum(held for place, held in first.meanwhile if place == first.place)
+    if first.wakers and others:
+        (name, _), (place, held) = first.wakers[0], others[0]
+        part = min(held / max(sum(time for _, time in first.wakers) - in_turn, 1), 1)
+        if part >= 0.5:
+            claim += f"; {name} had it, and in {part:.0%} of that time it waited in {place.name}"
+            evidence.append(_at(place))
+    yield Finding(
+        "contended-lock",
+        claim,
+        "Hold the lock for less: do not sleep, read or compute under it.",
+        min(time / case.whole, 1.0),
+        {"time": time, "calls": times},
+        tuple(evidence),
+        "eventprof waits FILE",
+    )
+
+
+def _at(place: Place) -> Evidence:
+    return Evidence(place.name or "?", place.file, place.line)
 
 
 def _waited_once_each(case: Case, functions: list[int]) -> bool:

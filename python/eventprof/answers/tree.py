@@ -92,9 +92,13 @@ class Tree:
         lengths: bool = False,
         by_thread: bool = False,
     ) -> None:
-        found = trace._core.tree(max_nodes, trace._has_lock, lengths, by_thread)
+        self.has_waits = trace._has_waits
+        by_tenures = trace._has_lock and not self.has_waits
+        found = trace._core.tree(max_nodes, by_tenures, lengths, by_thread)
         self._core = trace._core  # not the trace: it has the tree, and would outlive its user
-        self.has_lock = trace._has_lock
+        self.has_lock = trace._has_lock or self.has_waits
+        #: What threads waited for, in ns, by the words gil, lock, sleep, io and process.
+        self.waits: dict[str, int] = found.pop("waits")
         self.nodes: dict[str, Array] = found.pop("nodes")
         self.leaves: dict[str, Array] = found.pop("leaves")
         self.domains_at_peak: tuple[int, ...] = found.pop("domains_at_peak")
@@ -355,16 +359,22 @@ class Tree:
 
     @cached_property
     def blocked(self) -> Array:
-        """The time of each node alone in a blocking builtin, in ns."""
+        """The time of each node alone in a blocking builtin, in ns; without recorded waits."""
         is_blocked = self.is_blocking[np.maximum(self.function, -1)]
-        return np.where(is_blocked, self.own("self"), 0).astype(np.int64)
+        alone = self.own("self")
+        if self.has_waits:
+            alone = np.maximum(alone - self.own("waited_self"), 0)
+        return np.where(is_blocked, alone, 0).astype(np.int64)
 
     @cached_property
     def lock_waited(self) -> Array:
-        """The time of each node alone in which it waited for the interpreter's lock, in ns.
+        """The time of each node alone in which it waited, in ns.
 
-        A blocking builtin has none: it would have waited anyway.
+        Without recorded waits, for the interpreter's lock or another: a blocking builtin has none
+        then, as it would have waited anyway.
         """
+        if self.has_waits:
+            return self.own("waited_self").astype(np.int64)
         is_blocked = self.is_blocking[np.maximum(self.function, -1)]
         return np.where(is_blocked, 0, self.own("waited_self")).astype(np.int64)
 

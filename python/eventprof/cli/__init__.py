@@ -33,6 +33,7 @@ VERBS_BY_GROUP = {
         "flamegraph": "show which stacks took the time, of one recording or of two",
         "heatmap": "show the source, each line coloured by the time or the bytes it took",
         "stats": "list functions with their counts, times and bytes",
+        "waits": "list what threads waited for, where, and who let them go on",
         "requests": "list the slowest requests of a service, and where their time went",
         "events": "list events, also of a program that still runs",
         "info": "show what a file holds, whether the recording was finished, and what is missing",

@@ -138,6 +138,8 @@ OPTIONS = (
            "(off)"),
     Option("audit", _text, "GLOB", "audit events with these names, '*': all; can be repeated",
            several=True),
+    Option("waits", _switch, "", "when threads wait: for the interpreter's lock, other locks, a "
+           "time, I/O, a process, and who lets them go on (off)"),
     Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
     Option("overhead", _switch, "", "measure the cost of an event first, and store it (off)"),
     Option("archive", _switch, "", "pack the file while the program runs: 1 to 2 bytes an event "

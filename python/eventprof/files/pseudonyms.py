@@ -34,7 +34,7 @@ _KEPT = (
 )  # fmt: skip
 _KEPT_OPTIONS = (
     "archive", "backend", "buffer", "clock", "domains", "events", "gc", "hpy", "marks",
-    "max_depth", "min_duration", "on_full", "overhead", "refs", "threads",
+    "max_depth", "min_duration", "on_full", "overhead", "refs", "threads", "waits",
 )  # fmt: skip
 
 

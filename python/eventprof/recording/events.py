@@ -36,6 +36,7 @@ BESIDE = {
     "gc": _words_of_groups("gc"),
     "refs": _words_of_groups("object"),
     "audit": _words_of_groups("audit"),
+    "waits": _words_of_groups("wait"),
     "hpy": _words_of_groups("hpy"),
 }
 _BLOCK_WORDS = _words_of_groups("block")
@@ -219,7 +220,7 @@ def chosen_kinds(events: object, asked: Asked, backend: str) -> int:
     if not kinds:
         raise ValueError(
             f"nothing to record: one of calls, c_calls, memory, {', '.join(INSIDE)}, numpy, "
-            "native, marks, gc, refs, hpy and audit must be on"
+            "native, marks, gc, refs, waits, hpy and audit must be on"
         )
     return kinds
 

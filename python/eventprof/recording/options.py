@@ -34,6 +34,7 @@ class Options(NamedTuple):
     gc: bool = False
     refs: bool = False
     audit: tuple[str, ...] = ()
+    waits: bool = False
     hpy: bool = False
     archive: bool = False
     labels: tuple[tuple[str, str], ...] = ()

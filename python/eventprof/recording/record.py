@@ -77,6 +77,7 @@ def record(
     gc: bool = False,
     refs: bool = False,
     audit: bool | Iterable[str] = (),
+    waits: bool = False,
     hpy: bool = False,
     archive: bool = False,
     labels: Mapping[str, object] | None = None,
@@ -174,6 +175,11 @@ def record(
         Record audit events, without their arguments: those that match one of these globs, such as
         ``["open", "socket.*"]``, or all. The hook for them cannot be removed from the process; it
         does nothing while nothing records.
+    waits : bool
+        Record when threads stop and go on, what they wait for - the interpreter's lock, another
+        lock, a time, I/O, a process - and which thread let them go on, for `Trace.waits`. Works on
+        Linux: the functions of the C library that wait are replaced where the interpreter and its
+        modules import them.
     hpy : bool
         Record the calls that HPy's trace mode sees: of HPy's functions, by extension modules that
         are loaded with ``HPY=trace``. Needs the package hpy.
@@ -231,7 +237,7 @@ def record(
     }
     if flag("archive", archive) and output is None:
         raise ValueError("archive=True packs the file of output: pass output, too")
-    beside = {"marks": marks, "gc": gc, "refs": refs, "hpy": hpy}
+    beside = {"marks": marks, "gc": gc, "refs": refs, "waits": waits, "hpy": hpy}
     asked = Asked()
     asked.calls, asked.c_calls = flag("calls", calls), flag("c_calls", c_calls)
     asked.memory, asked.domains = memory, domains_of_memory(memory)

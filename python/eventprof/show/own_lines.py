@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 
+_WAITS = {
+    "gil": "waiting for the GIL",
+    "lock": "for locks",
+    "sleep": "asleep",
+    "io": "in I/O",
+    "process": "for processes",
+}
+
+
 def _laid_out(lines: Sequence[OwnLine], show: Any) -> list[str]:
     cells = []
     for one in lines:
@@ -32,9 +41,12 @@ def _slow_text(trace: Trace, tree: Tree) -> list[str]:
     lines = slow_lines(trace, tree)
     if not lines:
         return []
-    waited, blocked = int(tree.lock_waited.sum()), int(tree.blocked.sum())
     heads = [f"slow, by own line (working time {show_ns(tree.working)})"]
-    others = [(waited, "waiting for the GIL or a lock"), (blocked, "blocked")]
+    if tree.has_waits:
+        others = [(tree.waits[word], text) for word, text in _WAITS.items()]
+    else:
+        others = [(int(tree.lock_waited.sum()), "waiting for the GIL or a lock")]
+    others.append((int(tree.blocked.sum()), "blocked"))
     parts = [f"{show_ns(time)} {what}" for time, what in others if 100 * time >= tree.working]
     if parts:
         heads.append(f"outside of it: {', '.join(parts)}")

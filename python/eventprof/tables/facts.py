@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._words import plural, show_ns
-from .kinds import WORDS
+from .kinds import NUMBERS, WORDS
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class Facts:
     def _has_lock(self) -> bool:
         """Whether events show who held an interpreter's lock."""
         return has_lock(self._known)
+
+    @property
+    def _has_waits(self) -> bool:
+        """Whether it has events of waits, so that waiting need not be told from tenures."""
+        return bool(self._core.facts()["kinds"] >> NUMBERS["WAIT"] & 1)
 
     @property
     def duration(self) -> int:

@@ -52,7 +52,7 @@ def requests_table(trace: Recorded) -> Table:
 def _sums(trace: Recorded, of_call: Array, count: int) -> dict[str, Any]:
     """Sum up calls by request; of_call: the request of each call, or -1."""
     core = trace._core
-    has_lock = trace._has_lock
+    has_lock = trace._has_lock or trace._has_waits
     parent = core.calls("parent")
     outermost = (of_call >= 0) & ((parent < 0) | (of_call[parent] != of_call))
     outer = np.flatnonzero(outermost)

@@ -17,6 +17,7 @@ from ..tables import (
     runtime,
     tables,
     user_events,
+    waits,
 )
 from ..tables.column import Array
 from ..tables.facts import Facts
@@ -435,6 +436,28 @@ class Recorded(Facts):
             the labels came.
         """
         return labels.labels_table(self)
+
+    @property
+    def waits(self) -> Table:
+        """Every time that a thread stopped, of ``record(waits=True)``, in order of start.
+
+        Returns
+        -------
+        Table
+            ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`. ``kind`` text:
+            gil (the interpreter's lock), lock (another lock, a condition, a queue, the end of a
+            thread), sleep, io (a file, a pipe, a socket) or process (its end). ``waker`` int32,
+            row of `threads`: the thread that let it go on, of locks; null if that is unknown.
+            ``name`` and ``file`` text, ``caller_line`` int32 and ``caller`` int32, row of
+            `functions`: where it waited; null in code of no recorded function. ``flags`` uint8:
+            2 it went on when the window ended.
+
+        Notes
+        -----
+        A lock that is free is taken without a wait, and makes no row. A read or a write of less
+        than 20 us is none either.
+        """
+        return waits.waits_table(self)
 
     @property
     def requests(self) -> Table:

@@ -369,9 +369,10 @@ class Trace(Recorded):
         ----------
         query : str
             The tables are events, calls, allocations, functions, lines, memory, resident, threads,
-            tree, own, gil, marks, spans, counters, flows, labels, requests, gc, audit, objects,
-            runtime and processes; their column ``row`` is what columns such as ``function``,
-            ``parent`` and ``call`` refer to. Those that the query does not name are not computed.
+            tree, own, gil, waits, marks, spans, counters, flows, labels, requests, gc, audit,
+            objects, runtime and processes; their column ``row`` is what columns such as
+            ``function``, ``parent`` and ``call`` refer to. Those that the query does not name are
+            not computed.
 
         Returns
         -------
@@ -590,6 +591,24 @@ class Trace(Recorded):
         from ..viewer.picture import summary
 
         return summary(self)
+
+    def show_waits(self, limit: int = 10, file: IO[str] | None = None) -> None:
+        """Print where threads waited, what for, and what those did that let them go on.
+
+        Parameters
+        ----------
+        limit : int
+            How many places are printed, those with the longest waits; 0: all.
+        file : file, optional
+            Where to; by default standard output.
+
+        See Also
+        --------
+        waits : the table, with a row for each wait.
+        """
+        from ..show.waits import show
+
+        show(self, limit, file)
 
     def show_tree(
         self,

@@ -17,7 +17,8 @@ from eventprof.cli.verbs import guide
 
 PICTURES = ("view", "flamegraph", "heatmap")
 PROGRAM = """
-import eventprof
+import eventprof, time
+time.sleep(0.001)
 def part(count):
     return [bytearray(100) for _ in range(count)]
 with eventprof.request("part"):
@@ -30,6 +31,7 @@ def recording(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guide")
     (folder / "script.py").write_text(PROGRAM)
     command = guide.STEPS[0][0].replace("FILE", "run.epr").split()[1:]
+    command.insert(1, "--waits")
     children.run(sys.executable, "-P", "-m", "eventprof", *command, cwd=folder)
     return str(folder / "run.epr")
 

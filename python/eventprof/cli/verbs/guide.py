@@ -31,6 +31,10 @@ FIELDS = {
     "stats": ("a row for each function", (
         "handle", *(column.name for column in described("functions")),
     )),
+    "waits": ("a row for each place where threads waited, the longest in all first", (
+        "kind", "name", "file", "line", "total", "longest", "times", "threads", "wakers",
+        "meanwhile",
+    )),
     "requests": ("a row a request, the slowest first; with --request a row a function", (
         "handle", "request", "method", "route", "path", "status", "error", "start", "total",
         "busy", "waited", "calls", "allocated", "most_in", "most_self", "span", "flags",

@@ -1,0 +1,133 @@
+"""Who waited for whom: waits by place, and what those who ended them were doing meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..tables.column import Array
+    from ..trace.recorded import Recorded
+
+#: Of the waits at a place, the longest so many tell what their wakers did.
+_LONGEST = 2000
+
+
+class Place(NamedTuple):
+    """Where something waited, and for what."""
+
+    kind: str
+    name: str | None
+    file: str | None
+    line: int | None
+
+
+class Waits(NamedTuple):
+    """All waits for one thing at one place.
+
+    Attributes
+    ----------
+    place : Place
+        Where, and for what.
+    caller : int
+        The row of `functions` of where; -1: unknown.
+    total, longest : int
+        ns.
+    times : int
+        How often.
+    threads : tuple of str
+        The names of those that waited, the one that waited longest first.
+    wakers : tuple of (str, int)
+        The threads that let these go on, and how long these had waited, in ns; the most first.
+    meanwhile : tuple of (Place, int)
+        Where those threads waited themselves in that time, and how long, in ns.
+    """
+
+    place: Place
+    caller: int
+    total: int
+    longest: int
+    times: int
+    threads: tuple[str, ...]
+    wakers: tuple[tuple[str, int], ...]
+    meanwhile: tuple[tuple[Place, int], ...]
+
+
+class _Columns:
+    """The table's columns as arrays, and the places."""
+
+    def __init__(self, trace: Recorded) -> None:
+        table = trace.waits
+        self.start, self.duration = table["start"], table["duration"]
+        self.end = self.start + self.duration
+        self.thread = table["thread"]
+        self.waker = np.ma.filled(table["waker"], -1)
+        caller = np.ma.filled(table["caller"], -1).astype(np.int64)
+        line = np.ma.filled(table["caller_line"], -1).astype(np.int64)
+        kind = table._column("kind").values().astype(np.int64)
+        keys = np.stack([kind, caller, line])
+        self.keys, first, self.place = np.unique(
+            keys, axis=1, return_index=True, return_inverse=True
+        )
+        self.place = self.place.reshape(-1)
+        some = table[first]
+        lines = np.ma.filled(some["caller_line"], -1).tolist()
+        self.places = [
+            Place(kind, name, file, None if line < 0 else line)
+            for kind, name, file, line in zip(
+                some["kind"], some["name"], some["file"], lines, strict=True
+            )
+        ]
+        self.of_thread = {
+            row: np.flatnonzero(self.thread == row) for row in np.unique(self.thread).tolist()
+        }
+
+    def during(self, row: int) -> Counter[int]:
+        """Count for how long the waker of a wait waited itself meanwhile, in ns by place."""
+        own = self.of_thread.get(int(self.waker[row]))
+        found: Counter[int] = Counter()
+        if own is None:
+            return found
+        # Waits of one thread follow each other: those that overlap are neighbours.
+        first = np.searchsorted(self.end[own], self.start[row], side="right")
+        last = np.searchsorted(self.start[own], self.end[row], side="left")
+        for other in own[first:last].tolist():
+            overlap = min(self.end[other], self.end[row]) - max(self.start[other], self.start[row])
+            found[int(self.place[other])] += int(overlap)
+        return found
+
+
+def by_place(trace: Recorded) -> list[Waits]:
+    """Return the waits by place and kind, the longest in all first."""
+    columns = _Columns(trace)
+    names = trace.threads["name"]
+    called = [names[row] or f"thread {row}" for row in range(len(trace.threads))]
+    found = []
+    for number, place in enumerate(columns.places):
+        rows = np.flatnonzero(columns.place == number)
+        wakers: Counter[int] = Counter()
+        meanwhile: Counter[int] = Counter()
+        for row in rows[np.argsort(-columns.duration[rows], kind="stable")][:_LONGEST].tolist():
+            if columns.waker[row] >= 0:
+                wakers[int(columns.waker[row])] += int(columns.duration[row])
+                meanwhile += columns.during(row)
+        found.append(
+            Waits(
+                place,
+                int(columns.keys[1, number]),
+                int(columns.duration[rows].sum()),
+                int(columns.duration[rows].max()),
+                len(rows),
+                tuple(called[row] for row in _most(columns.thread[rows], columns.duration[rows])),
+                tuple((called[row], time) for row, time in wakers.most_common()),
+                tuple((columns.places[at], time) for at, time in meanwhile.most_common()),
+            )
+        )
+    return sorted(found, key=lambda one: -one.total)
+
+
+def _most(threads: Array, durations: Array) -> list[int]:
+    sums: Any = np.bincount(threads, weights=durations)
+    return [row for row in np.argsort(-sums, kind="stable").tolist() if sums[row] > 0]

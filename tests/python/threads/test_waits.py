@@ -1,0 +1,369 @@
+"""Waits: what the C library's functions say, and who let whom go on."""
+
+from __future__ import annotations
+
+import json
+import queue
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import children
+import numpy as np
+import pytest
+import raw
+
+import eventprof
+
+pytestmark = [
+    pytest.mark.version,
+    pytest.mark.skipif(sys.platform != "linux", reason="the functions are those of Linux"),
+]
+
+MS = 1_000_000
+
+
+def recorded(**options):
+    return eventprof.record(**{"waits": True, "memory": False, "on_full": "grow", **options})
+
+
+def of_kind(trace, kind, line=None):
+    table = trace.waits
+    keep = table["kind"] == kind
+    if line is not None:
+        keep &= np.ma.filled(table["caller_line"], -1) == line
+    return table[np.flatnonzero(keep)]
+
+
+def the_one(table):
+    assert len(table) == 1
+    return {name: table[name][0] for name in table.columns}
+
+
+def test_a_sleep_is_one_wait_where_it_was_called():
+    def nap():
+        time.sleep(0.02)
+
+    with recorded() as rec:
+        nap()
+
+    row = the_one(of_kind(rec.trace, "sleep"))
+    assert row["name"].endswith("nap")
+    assert row["caller_line"] == nap.__code__.co_firstlineno + 1
+    assert row["duration"] >= 20 * MS
+    assert rec.trace.verify()
+    functions = rec.trace.functions
+    waited = dict(zip(functions["name"], functions["waited"].tolist(), strict=True))
+    assert waited[row["name"]] == row["duration"]
+
+
+def test_a_lock_names_who_gave_it_back():
+    lock, taken = threading.Lock(), threading.Event()
+
+    def owner():
+        with lock:
+            taken.set()
+            time.sleep(0.05)
+
+    def victim():
+        taken.wait()
+        with lock:
+            pass
+
+    threads = [threading.Thread(target=each, name=each.__name__) for each in (owner, victim)]
+    with recorded() as rec:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+    trace = rec.trace
+    names = trace.threads["name"]
+    row = the_one(of_kind(trace, "lock", victim.__code__.co_firstlineno + 2))
+    assert row["duration"] > 30 * MS
+    assert names[row["thread"]] == "victim"
+    assert names[row["waker"]] == "owner"
+    assert trace.verify()
+
+
+def test_what_is_free_makes_no_wait():
+    lock, box = threading.Lock(), queue.SimpleQueue()
+
+    with recorded() as rec:
+        for number in range(1000):
+            with lock:
+                box.put(number)
+            box.get()
+
+    assert not len(of_kind(rec.trace, "lock"))
+
+
+def test_two_that_compute_wait_for_the_interpreters_lock():
+    if not raw.HAS_GIL:
+        pytest.skip("this interpreter has no lock")
+
+    def compute():
+        end = time.process_time() + 0.2
+        while time.process_time() < end:
+            sum(range(100))
+
+    threads = [threading.Thread(target=compute) for _ in range(2)]
+    with recorded() as rec:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+    waits = of_kind(rec.trace, "gil")
+    assert waits["duration"].sum() > 50 * MS
+    # A wait of 20 ms is four calls of the C library's function, and one row.
+    assert len(waits) < 2 * waits["duration"].sum() / (4 * MS)
+
+
+def test_a_wait_that_goes_on_at_the_end_lasts_to_the_end():
+    event = threading.Event()
+    thread = threading.Thread(target=event.wait)
+    with recorded() as rec:
+        thread.start()
+        time.sleep(0.05)
+    event.set()
+    thread.join()
+
+    locks = of_kind(rec.trace, "lock")
+    row = the_one(locks[np.flatnonzero(locks["flags"] & 2)])
+    assert row["start"] + row["duration"] == rec.trace.duration
+    assert row["duration"] > 30 * MS
+
+
+def test_sockets_and_processes():
+    left, right = socket.socketpair()
+
+    def answer():
+        time.sleep(0.03)
+        right.send(b"x")
+
+    thread = threading.Thread(target=answer)
+    with recorded() as rec:
+        thread.start()
+        left.recv(1)
+        thread.join()
+        subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(0.05)"], check=True)
+    left.close()
+    right.close()
+
+    assert of_kind(rec.trace, "io")["duration"].max() > 15 * MS
+    assert of_kind(rec.trace, "process")["duration"].max() > 15 * MS
+
+
+def test_working_time_is_not_time_of_waits():
+    lock = threading.Lock()
+
+    def turns():
+        for _ in range(5):
+            with lock:
+                time.sleep(0.01)
+
+    threads = [threading.Thread(target=turns) for _ in range(3)]
+    with recorded() as rec:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+    tree = rec.trace._tree
+    assert tree.waits["sleep"] > 150 * MS
+    assert tree.waits["lock"] > 150 * MS
+    # Threads also wait before their first call and after their last one.
+    in_calls = int(tree.own("waited_self").sum())
+    assert tree.waits["sleep"] + tree.waits["lock"] <= in_calls <= sum(tree.waits.values())
+    table = rec.trace.waits
+    by_kind = {kind: int(of_kind(rec.trace, kind)["duration"].sum()) for kind in tree.waits}
+    assert by_kind == pytest.approx(tree.waits, abs=MS)
+    assert len(table)
+    # By the rows of calls, of a trace whose columns are there: the same.
+    calls = rec.trace.calls
+    outer = np.flatnonzero(np.ma.filled(calls["parent"], -1) < 0)
+    assert int(calls["waited"][outer].sum()) == in_calls
+
+
+def test_recordings_of_before_and_after_give_the_functions_back():
+    done = children.program(
+        "import eventprof, time, threading\n"
+        "def lock_often():\n"
+        "    while going:\n"
+        "        with lock: time.sleep(0)\n"
+        "lock, going = threading.Lock(), True\n"
+        "threads = [threading.Thread(target=lock_often) for _ in range(2)]\n"
+        "for each in threads: each.start()\n"
+        "for _ in range(300):\n"
+        "    with eventprof.record(waits=True, memory=False): pass\n"
+        "going = False\n"
+        "for each in threads: each.join()\n"
+        "begun = time.monotonic(); time.sleep(0.01)\n"
+        "print('slept', time.monotonic() - begun >= 0.01)\n"
+    )
+
+    assert done.stdout == "slept True\n"
+
+
+def test_the_verb_says_what_the_owner_did(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import threading, time\n"
+        "LOCK = threading.Lock()\n"
+        "def owner():\n"
+        "    for _ in range(5):\n"
+        "        with LOCK:\n"
+        "            time.sleep(0.02)\n"
+        "def victim():\n"
+        "    for _ in range(5):\n"
+        "        with LOCK:\n"
+        "            pass\n"
+        "        time.sleep(0.001)\n"
+        "threads = [threading.Thread(target=f, name=f.__name__) for f in (owner, victim)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+    )
+    children.eventprof("run", "--waits", "-o", "w.epr", "program.py", cwd=tmp_path)
+
+    text = children.eventprof("waits", "w.epr", cwd=tmp_path).stdout
+
+    assert "for a lock in victim (program.py:9)" in text
+    assert "let go on by owner" in text
+    assert "was asleep in owner (program.py:6)" in text
+    found = children.eventprof("analyze", "w.epr", cwd=tmp_path).stdout
+    assert "for a lock" in found
+    assert "owner had it, and in" in found
+    assert "program.py:6  owner" in found
+    report = children.eventprof("report", "--short", "w.epr", cwd=tmp_path).stdout
+    assert "for locks" in report
+    assert "asleep" in report
+
+
+def test_a_recording_without_waits_says_how_to_have_them(tmp_path):
+    path = tmp_path / "without.epr"
+    with eventprof.record(output=path):
+        pass
+
+    done = children.eventprof("waits", path, status=1)
+
+    assert "waits were not recorded: record with waits=True" in done.stderr
+    assert not len(eventprof.open(path).waits)
+
+
+# ---- A preloaded library counts the same ---------------------------------------------------------
+
+COUNTER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+static _Atomic long long sums_ns[3];
+
+static long long
+now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+#define COUNTED(kind, name, parameters, arguments)                    \
+    int name parameters                                               \
+    {                                                                 \
+        static int (*next) parameters;                                \
+        if (next == NULL) {                                           \
+            next = (int(*) parameters)dlsym(RTLD_NEXT, #name);        \
+        }                                                             \
+        long long from_ns = now_ns();                                 \
+        int result = next arguments;                                  \
+        atomic_fetch_add(&sums_ns[kind], now_ns() - from_ns);         \
+        return result;                                                \
+    }
+
+COUNTED(0, pthread_cond_timedwait,
+        (pthread_cond_t *a, pthread_mutex_t *b, const struct timespec *c), (a, b, c))
+COUNTED(0, pthread_cond_wait, (pthread_cond_t *a, pthread_mutex_t *b), (a, b))
+COUNTED(1, sem_wait, (sem_t *a), (a))
+COUNTED(1, sem_clockwait, (sem_t *a, clockid_t b, const struct timespec *c), (a, b, c))
+COUNTED(2, clock_nanosleep,
+        (clockid_t a, int b, const struct timespec *c, struct timespec *d), (a, b, c, d))
+
+long long
+counted_ns(int kind)
+{
+    return sums_ns[kind];
+}
+"""
+
+PROGRAM = """
+import ctypes, json, queue, random, sys, threading, time
+import eventprof
+count = ctypes.CDLL(None).counted_ns
+count.restype = ctypes.c_longlong
+def counted():
+    return [count(kind) for kind in range(3)]
+rng = random.Random(int(sys.argv[1]))
+locks = [threading.Lock() for _ in range(3)]
+box = queue.Queue(2)
+def work(seed):
+    rng = random.Random(seed)
+    for _ in range(15):
+        act = rng.randrange(4)
+        if act == 0:
+            with locks[rng.randrange(3)]:
+                time.sleep(rng.random() * 0.004)
+        elif act == 1:
+            time.sleep(rng.random() * 0.003)
+        elif act == 2:
+            end = time.monotonic() + rng.random() * 0.008
+            while time.monotonic() < end: sum(range(50))
+        else:
+            with locks[rng.randrange(3)]:
+                sum(range(20000))
+threads = [threading.Thread(target=work, args=(rng.random(),)) for _ in range(rng.randrange(2, 5))]
+with eventprof.record(waits=True, memory=False, on_full="grow") as rec:
+    before = counted()
+    for each in threads: each.start()
+    for each in threads: each.join()
+    after = counted()
+waits = rec.trace._tree.waits
+assert rec.trace.verify()
+print(json.dumps([[b - a for a, b in zip(before, after)], [waits[k] for k in ("gil", "lock", "sleep")]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def counter(tmp_path_factory):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no compiler")
+    folder = tmp_path_factory.mktemp("counter")
+    (folder / "counter.c").write_text(COUNTER)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-o", folder / "counter.so", folder / "counter.c", "-ldl"],
+        check=True,
+    )  # fmt: skip
+    return folder / "counter.so"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_are_those_of_a_preloaded_counter(counter, seed):
+    """It is called by our replacements: the difference is what these take themselves.
+
+    A thread that loses its processor between the two readings of the clock makes it larger: of
+    several runs one is right.
+    """
+    for _ in range(5):
+        done = children.program(PROGRAM, seed, LD_PRELOAD=str(counter))
+        truth, ours = json.loads(done.stdout)
+        right = [pytest.approx(time, rel=0.02, abs=MS) for time in truth]
+        if ours == right:
+            break
+    assert ours == right
