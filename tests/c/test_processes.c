@@ -42,7 +42,7 @@ waited_by_row(program *p, ep_calls *calls, int64_t *before)
 {
     *calls = program_calls(p);
     int64_t *waited = must(calloc(calls->count + 1, sizeof *waited));
-    ck_assert_int_eq(ep_calls_waited(calls, waited), EP_OK);
+    ck_assert_int_eq(ep_calls_waited(calls, false, waited), EP_OK);
     *before = 0;
     for (size_t call = 0; call < calls->before_count; call++) *before += waited[call];
     return waited;
