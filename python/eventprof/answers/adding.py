@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._core import WAIT_WORDS
 from ..tables.column import Array
 from .tree import Tree
 
@@ -39,6 +40,8 @@ class AddedTree(Tree):
         self._trees = trees
         self._below: dict[str, Array] = {}
         self.has_lock = all(tree.has_lock for tree in trees)
+        self.has_waits = all(tree.has_waits for tree in trees)
+        self.waits = {word: sum(tree.waits[word] for tree in trees) for word in WAIT_WORDS}
         self.functions, to = _common_functions(trees)
         self._add_nodes(to)
         self.facts = {name: sum(tree.facts[name] for tree in trees) for name in trees[0].facts}

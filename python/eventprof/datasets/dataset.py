@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core import WAIT_WORDS
 from .._words import did_you_mean, plural, show_bytes, show_ns
 from ..answers.table import own_table, tree_table
 from ..tables.column import Column
@@ -32,6 +33,7 @@ _UNITS = {
     **{column.name: column.unit for column in described("functions") if column.unit},
     **dict.fromkeys(
         ("blocked", "blocked_self", "duration", "start", "end", "peak_time", "start_ns"), "ns"),
+    **dict.fromkeys((f"waited_{word}" for word in WAIT_WORDS), "ns"),
     **dict.fromkeys(("peak", "size", "low", "high"), "bytes"),
 }  # fmt: skip
 _PERCENTS = (50, 95, 99)
@@ -162,11 +164,14 @@ class Dataset:
             ``lost`` int64; ``loss_reason`` and ``missing`` text, null where nothing is;
             ``peak`` bytes at ``peak_time``, ``live`` at the end; ``labels`` of the recording as a
             JSON object, and ``worker``, what a pool or a server calls the process, null where there
-            is none.
+            is none; ``waited_gil``, ``waited_lock``, ``waited_sleep``, ``waited_io``,
+            ``waited_process`` int64, ns: how long its threads waited, null where waits were not
+            recorded.
         """
         names = ("process", "name", "host", "pid", "start_ns", "duration", "threads", "events",
                  "lost", "peak", "peak_time", "live", "folded", "has_lock", "loss_reason",
-                 "missing", "python", "command", "file", "labels", "worker")  # fmt: skip
+                 "missing", "python", "command", "file", "labels", "worker",
+                 *(f"waited_{word}" for word in WAIT_WORDS))  # fmt: skip
         rows = self._engine.rows("processes", names, ("events", "process"), where=self._where)
         return _table(self._title("processes"), rows)
 
@@ -355,7 +360,10 @@ class Dataset:
         rows = self.processes
         facts = {name: int(rows[name].sum()) for name in ("peak", "live", "folded")}
         has_lock = bool(rows["has_lock"].all())
-        return SummedTree(nodes, leaves, self._names, threads, facts, has_lock)
+        waited = {word: rows[f"waited_{word}"] for word in WAIT_WORDS}
+        has_waits = not any(np.ma.is_masked(ns) for ns in waited.values())
+        waits = {word: int(ns.sum()) for word, ns in waited.items()} if has_waits else None
+        return SummedTree(nodes, leaves, self._names, threads, facts, has_lock, waits)
 
     @cached_property
     def tree(self) -> Table:

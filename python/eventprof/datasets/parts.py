@@ -46,6 +46,7 @@ _NS = frozenset((
     "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
     "self", "waited", "waited_self", "blocked", "blocked_self", "spent", "min", "max", "cut_ns",
     "longest", "shortest", "start", "end", "p50", "p95", "p99",
+    *(f"waited_{word}" for word in _core.WAIT_WORDS),
 ))  # fmt: skip
 _BYTES = frozenset((
     "allocated", "allocated_self", "freed", "freed_self", "live", "live_self", "temporary",
@@ -145,6 +146,10 @@ class Recording:
         arrow = self._arrow
         made = {name: arrow.array([_utf8(text)], arrow.string()) for name, text in texts.items()}
         made |= {name: arrow.array([value], arrow.int64()) for name, value in numbers.items()}
+        made |= {
+            f"waited_{word}": arrow.array([ns if tree.has_waits else None], arrow.int64())
+            for word, ns in tree.waits.items()
+        }
         yield self._table(**made, has_lock=arrow.array([tree.has_lock]))
 
     def _make_threads(self) -> Iterator[Any]:

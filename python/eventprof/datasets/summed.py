@@ -24,6 +24,8 @@ class SummedTree(Tree):
         Sums of the recordings' facts: ``peak``, ``live``, ``folded``.
     has_lock : bool
         Whether each of the interpreters had its lock.
+    waits : dict of str to int, optional
+        What threads waited for, in ns; None: not each of the recordings has waits.
 
     Notes
     -----
@@ -39,9 +41,12 @@ class SummedTree(Tree):
         threads: Any,
         facts: dict[str, int],
         has_lock: bool,
+        waits: dict[str, int] | None,
     ) -> None:
         self._below = {}
         self.has_lock = has_lock
+        self.has_waits = waits is not None
+        self.waits = waits or {}
         self.facts = {**facts, "peak_time": -1}
         self.threads = {name: threads[name].to_numpy() for name in ("in_calls", "allocated")}
         self._set_names(names)

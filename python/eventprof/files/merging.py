@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import _core
 from .._words import plural, show_ns
-from ..tables.facts import has_lock
+from ..tables.facts import has_lock, has_waits
 from ..trace import Trace
 from . import family
 
@@ -75,7 +75,7 @@ def merge(traces: Iterable[Trace]) -> Trace:
             **{key: earliest.get(key) for key in _KEPT if key in earliest},
             "displaced": tuple(sorted({word for m in every for word in m.get("displaced") or ()})),
             "clocks": clocks,
-            **_lock(every),
+            **_waiting(every),
         },
     )
     offsets = [start - first for start in starts]
@@ -150,11 +150,16 @@ def align(every: list[dict[str, Any]]) -> tuple[list[int], str]:
     )
 
 
-def _lock(every: list[dict[str, Any]]) -> dict[str, Any]:
-    """Report whose interpreter's lock there is: what was waited for it follows from that."""
+def _waiting(every: list[dict[str, Any]]) -> dict[str, Any]:
+    """Report from what it is known how long threads waited: recorded waits, or whose lock there is."""
+    waits = {"waits": any(map(has_waits, every))}
     if len(every) == 1:
-        return {key: every[0][key] for key in ("gil", "locks") if key in every[0]}
-    return {"gil": False, **({"locks": "process"} if all(map(has_lock, every)) else {})}
+        return {**waits, **{key: every[0][key] for key in ("gil", "locks") if key in every[0]}}
+    return {
+        **waits,
+        "gil": False,
+        **({"locks": "process"} if all(map(has_lock, every)) else {}),
+    }
 
 
 def _processes(parts: list[Trace], offsets: list[int]) -> list[dict[str, Any]]:

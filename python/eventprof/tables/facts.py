@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._words import plural, show_ns
-from .kinds import NUMBERS, WORDS
+from .kinds import WORDS
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ def has_lock(metadata: Mapping[str, Any]) -> bool:
     ``locks`` says that each process has its own.
     """
     return metadata.get("gil", True) is not False or metadata.get("locks") == "process"
+
+
+def has_waits(metadata: Mapping[str, Any]) -> bool:
+    """Whether waits were recorded; of several recordings, in one of them."""
+    if "waits" in metadata:
+        return bool(metadata["waits"])
+    return "wait" in (metadata.get("options") or {}).get("events", ())
 
 
 class Facts:
@@ -82,7 +89,7 @@ class Facts:
     @property
     def _has_waits(self) -> bool:
         """Whether it has events of waits, so that waiting need not be told from tenures."""
-        return bool(self._core.facts()["kinds"] >> NUMBERS["WAIT"] & 1)
+        return has_waits(self._known)
 
     @property
     def duration(self) -> int:

@@ -217,6 +217,7 @@ def test_the_verb_says_what_the_owner_did(tmp_path):
         "    for _ in range(5):\n"
         "        with LOCK:\n"
         "            time.sleep(0.02)\n"
+        "        time.sleep(0.001)\n"
         "def victim():\n"
         "    for _ in range(5):\n"
         "        with LOCK:\n"
@@ -230,7 +231,7 @@ def test_the_verb_says_what_the_owner_did(tmp_path):
 
     text = children.eventprof("waits", "w.epr", cwd=tmp_path).stdout
 
-    assert "for a lock in victim (program.py:9)" in text
+    assert "for a lock in victim (program.py:10)" in text
     assert "let go on by owner" in text
     assert "was asleep in owner (program.py:6)" in text
     found = children.eventprof("analyze", "w.epr", cwd=tmp_path).stdout
