@@ -151,7 +151,7 @@ def align(every: list[dict[str, Any]]) -> tuple[list[int], str]:
 
 
 def _waiting(every: list[dict[str, Any]]) -> dict[str, Any]:
-    """Report from what it is known how long threads waited: recorded waits, or whose lock there is."""
+    """Report what tells how long threads waited: recorded waits, or whose lock there is."""
     waits = {"waits": any(map(has_waits, every))}
     if len(every) == 1:
         return {**waits, **{key: every[0][key] for key in ("gil", "locks") if key in every[0]}}
