@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "array.h"
+
 #if defined(__x86_64__)
 #define JUMP_SLOT R_X86_64_JUMP_SLOT
 #define DATA_SLOT R_X86_64_GLOB_DAT
@@ -33,16 +35,30 @@ typedef struct object {
     uintptr_t relro, relro_end;
 } object;
 
-/* One visit of all objects: what is looked for, and what is found. The loader holds a lock meanwhile, under
- * which dlsym() could wait for a thread that waits for this lock. */
-typedef struct visit {
-    ep_py_swap *swaps;
-    size_t count;
-    void (*at_slot)(struct visit *visit, const object *object, ep_py_swap *swap, slot *at);
-    const void *interpreter;    /* an address of its object */
-    uintptr_t program[2];       /* where the program itself is, and its length; the first object */
-    size_t done;
-} visit;
+struct ep_py_swap_place {
+    slot *at;
+    ep_py_swap *swap;
+    const char *start, *end;    /* of the object */
+    bool is_closed;             /* the loader made it read-only after it had filled it */
+};
+
+/* Where the program itself is, in the search for what exports the functions. */
+typedef struct exporters {
+    ep_py_swaps *of;
+    uintptr_t program, program_bytes;    /* the first object */
+} exporters;
+
+/* The object's addresses, with what lies between its parts. */
+static void
+find_range(const struct dl_phdr_info *info, uintptr_t *start, uintptr_t *end)
+{
+    *start = *end = info->dlpi_addr;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        uintptr_t part_end = info->dlpi_addr + part->p_vaddr + part->p_memsz;
+        *end = part->p_type == PT_LOAD && part_end > *end ? part_end : *end;
+    }
+}
 
 static bool
 has_address(const struct dl_phdr_info *info, const void *address)
@@ -93,17 +109,42 @@ read_object(const struct dl_phdr_info *info, object *to)
     return to->symbols != NULL && to->texts != NULL;
 }
 
+/* An object has thousands of names, of which a few are looked for: most differ in the first two letters. */
+static inline uint64_t
+begin_of(const char *name)
+{
+    unsigned first = (unsigned char)name[0], second = first != 0 ? (unsigned char)name[1] : 0;
+    return UINT64_C(1) << ((first * 5 + second) & 63);
+}
+
+static void
+add_place(ep_py_swaps *of, const object *found, ep_py_swap *swap, slot *at)
+{
+    if (!ep_grow((void **)&of->places, &of->capacity, of->place_count + 1, sizeof *of->places)) {
+        return;
+    }
+    uintptr_t start = 0, end = 0;
+    find_range(found->info, &start, &end);
+    of->places[of->place_count++] =
+        (ep_py_swap_place){.at = at,
+                           .swap = swap,
+                           .start = (const char *)start,
+                           .end = (const char *)end,
+                           .is_closed = (uintptr_t)at - found->relro < found->relro_end - found->relro};
+}
+
 static int
-visit_object(struct dl_phdr_info *info, size_t info_bytes, void *context)
+look_through_object(struct dl_phdr_info *info, size_t info_bytes, void *context)
 {
     (void)info_bytes;
-    visit *v = context;
+    ep_py_swaps *of = context;
+    of->changes = info->dlpi_adds + info->dlpi_subs;
     object found;
     /* Itself; the kernel's own has no table of entries. */
-    if (has_address(info, (const void *)(uintptr_t)visit_object) || !read_object(info, &found)) {
+    if (has_address(info, (const void *)(uintptr_t)look_through_object) || !read_object(info, &found)) {
         return 0;
     }
-    bool is_interpreter = has_address(info, v->interpreter);
+    bool is_interpreter = has_address(info, of->interpreter);
     for (int table = 0; table < 2; table++) {
         for (size_t i = 0; found.entries[table] != NULL && i < found.counts[table]; i++) {
             const ElfW(Rela) *entry = &found.entries[table][i];
@@ -113,11 +154,11 @@ visit_object(struct dl_phdr_info *info, size_t info_bytes, void *context)
                 continue;
             }
             const char *name = found.texts + found.symbols[symbol].st_name;
-            for (size_t k = 0; k < v->count; k++) {
-                ep_py_swap *swap = &v->swaps[k];
+            for (size_t k = 0; (of->begins & begin_of(name)) && k < of->count; k++) {
+                ep_py_swap *swap = &of->all[k];
                 if ((is_interpreter || !swap->interpreter_only) && swap->exported != NULL &&
                     strcmp(name, swap->name) == 0 && !has_address(info, swap->exported)) {
-                    v->at_slot(v, &found, swap, (slot *)(info->dlpi_addr + entry->r_offset));
+                    add_place(of, &found, swap, (slot *)(info->dlpi_addr + entry->r_offset));
                 }
             }
         }
@@ -130,122 +171,157 @@ static int
 find_exporters(struct dl_phdr_info *info, size_t info_bytes, void *context)
 {
     (void)info_bytes;
-    visit *v = context;
-    uintptr_t end = info->dlpi_addr;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        uintptr_t part_end = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz;
-        end = info->dlpi_phdr[i].p_type == PT_LOAD && part_end > end ? part_end : end;
+    exporters *e = context;
+    uintptr_t start, end;
+    find_range(info, &start, &end);
+    if (e->program_bytes == 0) {
+        e->program = start;
+        e->program_bytes = end - start;
     }
-    if (v->program[1] == 0) {
-        v->program[0] = info->dlpi_addr;
-        v->program[1] = end - info->dlpi_addr;
-    }
-    for (size_t k = 0; k < v->count; k++) {
-        if (v->swaps[k].exported != NULL && has_address(info, v->swaps[k].exported)) {
-            v->swaps[k].exporter[0] = (const void *)info->dlpi_addr;
-            v->swaps[k].exporter[1] = (const void *)end;
+    for (size_t k = 0; k < e->of->count; k++) {
+        ep_py_swap *swap = &e->of->all[k];
+        if (swap->exported != NULL && has_address(info, swap->exported)) {
+            swap->exporter[0] = (const void *)start;
+            swap->exporter[1] = (const void *)end;
         }
     }
     return 0;
 }
 
-static size_t
-visit_all(ep_py_swap *swaps, size_t count,
-          void (*at_slot)(visit *v, const object *object, ep_py_swap *swap, slot *at))
+/* Finds the functions, and the places by which they are called. */
+static void
+look_through_objects(ep_py_swaps *of)
 {
-    visit v = {.swaps = swaps, .count = count, .at_slot = at_slot};
-    v.interpreter = dlsym(RTLD_DEFAULT, "Py_GetVersion");
-    (void)dl_iterate_phdr(visit_object, &v);
-    return v.done;
+    of->interpreter = dlsym(RTLD_DEFAULT, "Py_GetVersion");
+    for (size_t i = 0; i < of->count; i++) {
+        of->all[i].exported = dlsym(RTLD_NEXT, of->all[i].name);
+        of->begins |= begin_of(of->all[i].name);
+    }
+    exporters e = {.of = of};
+    (void)dl_iterate_phdr(find_exporters, &e);
+    for (size_t i = 0; i < of->count; i++) {
+        ep_py_swap *swap = &of->all[i];
+        /* What a slot that was never used would lead to: a preloaded library's function, if there is one.
+         * A program at a fixed address may give a stub that jumps by its own slot. */
+        void *first = dlsym(RTLD_DEFAULT, swap->name);
+        bool is_stub = (uintptr_t)first - e.program < e.program_bytes;
+        swap->usual = first == NULL || is_stub ? swap->exported : first;
+    }
+    of->place_count = 0;
+    (void)dl_iterate_phdr(look_through_object, of);
 }
 
-/* What the loader made read-only after it had filled it is writable for a moment. */
+/* A read-only slot is writable for a moment. */
 static bool
-write_slot(const object *of, slot *at, void *to)
+write_slot(const ep_py_swap_place *place, void *to)
 {
-    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE), place = (uintptr_t)at;
-    void *page = (void *)(place & ~(page_bytes - 1));
-    bool is_closed = place - of->relro < of->relro_end - of->relro;
-    if (is_closed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
+    uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *page = (void *)((uintptr_t)place->at & ~(page_bytes - 1));
+    if (place->is_closed && mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) {
         return false;    /* a policy of the system forbids it */
     }
-    atomic_store_explicit(at, to, memory_order_release);
-    if (is_closed) {
+    atomic_store_explicit(place->at, to, memory_order_release);
+    if (place->is_closed) {
         (void)mprotect(page, page_bytes, PROT_READ);
     }
     return true;
 }
 
-/* Whether a slot's value is not what the loader put there: another tool's function. */
 static bool
-is_foreign(const object *of, const ep_py_swap *swap, const void *value)
+is_in_object(const ep_py_swap_place *place, const void *value)
 {
-    /* The loader's stub for the first call lies in the object itself; another version of a function in the
-     * object that exports it. */
-    return !has_address(of->info, value) &&
-           (value < swap->exporter[0] || value >= swap->exporter[1]);
+    return (const char *)value >= place->start && (const char *)value < place->end;
 }
 
+/* What the replacements have to call: another tool's function, if slots lead there. The loader's stub for
+ * the first call lies in the object itself; another version of a function in the object that exports it. */
 static void
-find_below(visit *v, const object *of, ep_py_swap *swap, slot *at)
+find_below(ep_py_swaps *of)
 {
-    (void)v;
-    void *value = atomic_load_explicit(at, memory_order_relaxed);
-    if (value != swap->replacement && is_foreign(of, swap, value)) {
-        atomic_store_explicit(&swap->below, value, memory_order_release);
+    for (size_t i = 0; i < of->count; i++) {
+        /* Release; pairs with the acquire of a replacement that is called as soon as a slot is changed. */
+        atomic_store_explicit(&of->all[i].below, of->all[i].usual, memory_order_release);
+    }
+    for (size_t i = 0; i < of->place_count; i++) {
+        const ep_py_swap_place *place = &of->places[i];
+        ep_py_swap *swap = place->swap;
+        void *value = atomic_load_explicit(place->at, memory_order_relaxed);
+        if (value != swap->replacement && !is_in_object(place, value) &&
+            (value < swap->exporter[0] || value >= swap->exporter[1])) {
+            atomic_store_explicit(&swap->below, value, memory_order_release);
+        }
     }
 }
 
-static void
-put(visit *v, const object *of, ep_py_swap *swap, slot *at)
+static size_t
+put(ep_py_swaps *of)
 {
-    void *value = atomic_load_explicit(at, memory_order_relaxed);
-    void *below = atomic_load_explicit(&swap->below, memory_order_relaxed);
-    if (value == swap->replacement) {
-        v->done += 1;
-        return;
+    size_t done = 0;
+    find_below(of);
+    for (size_t i = 0; i < of->place_count; i++) {
+        const ep_py_swap_place *place = &of->places[i];
+        ep_py_swap *swap = place->swap;
+        void *value = atomic_load_explicit(place->at, memory_order_relaxed);
+        /* Another version of the function is not ours to replace, nor is a second tool's. */
+        bool is_usual = value == swap->exported || is_in_object(place, value) ||
+                        value == atomic_load_explicit(&swap->below, memory_order_relaxed);
+        done += value == swap->replacement || (is_usual && write_slot(place, swap->replacement));
     }
-    /* Another version of the function is not ours to replace, nor is a second tool's. */
-    bool is_usual = value == swap->exported || value == below || has_address(of->info, value);
-    if (is_usual && write_slot(of, at, swap->replacement)) {
-        v->done += 1;
+    return done;
+}
+
+static size_t
+take_back(ep_py_swaps *of)
+{
+    for (size_t i = 0; i < of->place_count; i++) {
+        const ep_py_swap_place *place = &of->places[i];
+        if (atomic_load_explicit(place->at, memory_order_relaxed) == place->swap->replacement) {
+            (void)write_slot(place, atomic_load_explicit(&place->swap->below, memory_order_relaxed));
+        }
     }
+    return 0;
+}
+
+/* What is done with all places while no object can be loaded or unloaded: the loader holds a lock. */
+typedef struct visit {
+    ep_py_swaps *of;
+    size_t (*act)(ep_py_swaps *of);
+    bool is_late;    /* objects were loaded or unloaded since the places were found */
+    size_t done;
+} visit;
+
+static int
+visit_places(struct dl_phdr_info *info, size_t info_bytes, void *context)
+{
+    (void)info_bytes;
+    visit *v = context;
+    v->is_late = v->of->places == NULL || info->dlpi_adds + info->dlpi_subs != v->of->changes;
+    v->done = v->is_late ? 0 : v->act(v->of);
+    return 1;
+}
+
+static size_t
+visit_all(ep_py_swaps *of, size_t (*act)(ep_py_swaps *of))
+{
+    visit v = {.of = of, .act = act};
+    (void)dl_iterate_phdr(visit_places, &v);
+    for (int round = 0; v.is_late && round < 3; round++) {    /* other threads may load objects meanwhile */
+        look_through_objects(of);
+        (void)dl_iterate_phdr(visit_places, &v);
+    }
+    return v.done;
 }
 
 size_t
-ep_py_swaps_put(ep_py_swap *swaps, size_t count)
+ep_py_swaps_put(ep_py_swaps *of)
 {
-    for (size_t i = 0; i < count; i++) {
-        swaps[i].exported = dlsym(RTLD_NEXT, swaps[i].name);
-    }
-    visit exporters = {.swaps = swaps, .count = count};
-    (void)dl_iterate_phdr(find_exporters, &exporters);
-    for (size_t i = 0; i < count; i++) {
-        /* What a slot that was never used would lead to: a preloaded library's function, if there is one.
-         * A program at a fixed address may give a stub that jumps by its own slot. */
-        void *first = dlsym(RTLD_DEFAULT, swaps[i].name);
-        bool is_stub = (uintptr_t)first - exporters.program[0] < exporters.program[1];
-        /* Release; pairs with the acquire of a replacement that is called as soon as a slot is changed. */
-        atomic_store_explicit(&swaps[i].below, first == NULL || is_stub ? swaps[i].exported : first,
-                              memory_order_release);
-    }
-    (void)visit_all(swaps, count, find_below);
-    return visit_all(swaps, count, put);
-}
-
-static void
-take_back(visit *v, const object *of, ep_py_swap *swap, slot *at)
-{
-    if (atomic_load_explicit(at, memory_order_relaxed) == swap->replacement &&
-        write_slot(of, at, atomic_load_explicit(&swap->below, memory_order_relaxed))) {
-        v->done += 1;
-    }
+    return visit_all(of, put);
 }
 
 void
-ep_py_swaps_take_back(ep_py_swap *swaps, size_t count)
+ep_py_swaps_take_back(ep_py_swaps *of)
 {
-    (void)visit_all(swaps, count, take_back);
+    (void)visit_all(of, take_back);
 }
 
 static int
@@ -267,18 +343,16 @@ ep_py_objects_changes(void)
 #else
 
 size_t
-ep_py_swaps_put(ep_py_swap *swaps, size_t count)
+ep_py_swaps_put(ep_py_swaps *of)
 {
-    (void)swaps;
-    (void)count;
+    (void)of;
     return 0;
 }
 
 void
-ep_py_swaps_take_back(ep_py_swap *swaps, size_t count)
+ep_py_swaps_take_back(ep_py_swaps *of)
 {
-    (void)swaps;
-    (void)count;
+    (void)of;
 }
 
 uint64_t

@@ -24,17 +24,33 @@ typedef struct ep_py_swap {
     bool interpreter_only;      /* only slots of the object that has the interpreter */
     _Atomic(void *) below;      /* what the replacement has to call; NULL: no slot was ever changed */
     void *exported;             /* the function; NULL: nobody has one */
+    void *usual;                /* where a slot leads that no tool changed */
     const void *exporter[2];    /* begin and end of the object that has it */
 } ep_py_swap;
+
+/* A slot that leads to one of the functions, in import_tables.c. */
+typedef struct ep_py_swap_place ep_py_swap_place;
+
+/* Functions, and the slots that lead to them. Set `all` and `count`; the rest is zero. */
+typedef struct ep_py_swaps {
+    ep_py_swap *all;
+    size_t count;
+    ep_py_swap_place *places;    /* found again only if objects were loaded or unloaded: to look for them
+                                  * takes some 300 us */
+    size_t place_count, capacity;
+    uint64_t changes;            /* of the loaded objects, when the places were found */
+    uint64_t begins;             /* bits: how the names begin */
+    const void *interpreter;     /* an address of its object */
+} ep_py_swaps;
 
 /* Changes the slots of all loaded objects but the C library, the loader and this extension; those that lead
  * to the replacement already stay. Once more after an object was loaded. One thread at a time. Returns: how
  * many slots lead to replacements now; 0 where tables cannot be changed. */
-size_t ep_py_swaps_put(ep_py_swap *swaps, size_t count);
+size_t ep_py_swaps_put(ep_py_swaps *of);
 
 /* Slots that still lead to a replacement lead to what is below it again. `below` stays: calls that are on
  * their way need it. */
-void ep_py_swaps_take_back(ep_py_swap *swaps, size_t count);
+void ep_py_swaps_take_back(ep_py_swaps *of);
 
 /* How often objects were loaded or unloaded, ever. */
 uint64_t ep_py_objects_changes(void);

@@ -279,11 +279,12 @@ enum {
     SWAP_COUNT
 };
 
-static ep_py_swap swaps[SWAP_COUNT];
+static ep_py_swap swaps_by_name[SWAP_COUNT];
+static ep_py_swaps swaps = {.all = swaps_by_name, .count = SWAP_COUNT};
 
 /* Acquire: pairs with ep_py_swaps_put(). */
 #define BELOW(name) \
-    ((__typeof__(&name))atomic_load_explicit(&swaps[AT_##name].below, memory_order_acquire))
+    ((__typeof__(&name))atomic_load_explicit(&swaps_by_name[AT_##name].below, memory_order_acquire))
 
 #define REPLACE_CALL(name, type, what, usual, parameters, arguments) \
     static type replaced_##name parameters                           \
@@ -314,7 +315,7 @@ replaced_sem_post(sem_t *semaphore)
     return BELOW(sem_post)(semaphore);
 }
 
-static ep_py_swap swaps[SWAP_COUNT] = {
+static ep_py_swap swaps_by_name[SWAP_COUNT] = {
 #define SWAP_CALL(function, type, what, ...)                                  \
     [AT_##function] = {.name = #function,                                     \
                        .replacement = (void *)(uintptr_t)replaced_##function, \
@@ -328,7 +329,7 @@ static ep_py_swap swaps[SWAP_COUNT] = {
 static void
 put_slots_again(void)
 {
-    (void)ep_py_swaps_put(swaps, SWAP_COUNT);
+    (void)ep_py_swaps_put(&swaps);
 }
 
 /* In a forked child no other thread waits. */
@@ -357,7 +358,7 @@ prepare(void)
     }
     watches_forks = true;
     atomic_store_explicit(&changes_seen, ep_py_objects_changes(), memory_order_relaxed);
-    if (ep_py_swaps_put(swaps, SWAP_COUNT) == 0) {
+    if (ep_py_swaps_put(&swaps) == 0) {
         PyErr_SetString(ep_py_error(EP_ERROR_UNSUPPORTED),
                         "the functions by which this interpreter waits cannot be replaced; record without "
                         "waits=True");
@@ -369,6 +370,10 @@ prepare(void)
 static int
 adjust(ep_kind_set kinds)
 {
+    ep_kind_set were = ep_shared_kinds_get(&active);
+    if (kinds == 0 && were == 0) {
+        return 0;    /* a look at all tables would be ten times the work of a start */
+    }
     while (atomic_exchange(&changing_slots, true)) {
         sched_yield();    /* some 100 us at the most */
     }
@@ -377,7 +382,7 @@ adjust(ep_kind_set kinds)
         ep_shared_kinds_set(&active, kinds);
     }
     if (kinds == 0) {
-        ep_py_swaps_take_back(swaps, SWAP_COUNT);
+        ep_py_swaps_take_back(&swaps);
     }
     atomic_store(&changing_slots, false);
     return status;
