@@ -70,6 +70,11 @@ int64_t ep_os_monotonic_ns(void);
 int64_t ep_os_realtime_ns(void);
 int64_t ep_os_boottime_ns(void);
 
+/* For how long the calling thread ran, ever: 0.3 us. For how long it could have run, but others had the
+ * processors, which takes some 10 us; -1: unknown. */
+int64_t ep_os_thread_ran_ns(void);
+int64_t ep_os_thread_queued_ns(void);
+
 /* Makes a condition for timed waits, which do not depend on the time of day. */
 void ep_os_condition_init(pthread_cond_t *condition);
 /* Like pthread_cond_wait(), but waits for at most about `ns`. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -427,6 +428,32 @@ ep_os_boottime_ns(void)
 #else
     return clock_ns(CLOCK_MONOTONIC);
 #endif
+}
+
+int64_t
+ep_os_thread_ran_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+int64_t
+ep_os_thread_queued_ns(void)
+{
+    int64_t queued_ns = -1;
+#ifdef __linux__
+    /* Linux, Documentation/scheduler/sched-stats.rst: ns on the processor, ns on a run queue, slices. */
+    char text[64] = "";
+    int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    ssize_t bytes = file >= 0 ? read(file, text, sizeof text - 1) : -1;
+    char *second = bytes > 0 ? strchr(text, ' ') : NULL;
+    if (second != NULL) {
+        queued_ns = strtoll(second, NULL, 10);
+    }
+    if (file >= 0) {
+        (void)close(file);
+    }
+#endif
+    return queued_ns;
 }
 
 void

@@ -73,6 +73,7 @@ pop(ep_tree *tree, ep_tree_thread *t, int64_t time_ns, int64_t waited_ns, bool c
     ep_tree_node *node = &tree->nodes[call->node];
     int64_t length_ns = time_ns - call->start_ns;
     int64_t waited = waited_ns - call->waited_from_ns;
+    waited = waited < length_ns ? waited : length_ns;    /* looks at the processor time may overlap */
     node->total += length_ns;
     node->self += length_ns - call->below_ns;
     node->waited += waited;
@@ -477,7 +478,15 @@ take_wait(ep_tree *tree, ep_tree_thread *t, unsigned kind, int64_t time_ns, uint
     if (kind == EP_KIND_WAIT_BEGIN) {
         ep_waiting_begin(&t->waiting, time_ns, word);
     } else if (kind == EP_KIND_WAIT) {
-        tree->waits_ns[EP_WAIT_WHAT(word)] += ep_waiting_end(&t->waiting, time_ns, word);
+        int64_t ns = ep_waiting_end(&t->waiting, time_ns, word);
+        tree->waits_ns[EP_WAIT_WHAT(word)] += ns;
+        for (size_t depth = t->depth; depth > 0; depth--) {    /* calls that began meanwhile */
+            int64_t before_ns = ns - (time_ns - t->frames[depth].start_ns);
+            if (before_ns <= 0) {
+                break;
+            }
+            t->frames[depth].waited_from_ns += before_ns;
+        }
     }
 }
 

@@ -20,6 +20,16 @@ ep_engine_lock(void)
     ep_mutex_lock(&ep_engine_mutex);
 }
 
+bool
+ep_engine_try_lock(void)
+{
+    if (!ep_mutex_try(&ep_engine_mutex)) {
+        return false;
+    }
+    ep_engine_inside += 1;
+    return true;
+}
+
 void
 ep_engine_unlock(void)
 {

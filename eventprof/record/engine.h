@@ -243,6 +243,12 @@ EP_COLD bool ep_log_end_dropped(ep_log *log);
  * is stopped, or the caller. */
 void ep_engine_set_thrown(ep_thread *thread, const ep_thrown *slices, uint32_t count, bool anew);
 
+#define EP_LOOK_NS INT64_C(10000000)
+
+/* Called by the helper thread, which must not wait for the engine's lock: sets EP_TODO_PROCESSOR of all logs,
+ * if that is due. Returns: ns until it is due again. */
+int64_t ep_engine_remind_threads(void);
+
 /* Sets EP_TODO_* of all logs, and of those that come; of the logs of one thread. */
 void ep_engine_set_todo(uint32_t todo);
 void ep_engine_set_todo_of(const ep_thread *thread, uint32_t todo);

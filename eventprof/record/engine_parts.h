@@ -43,6 +43,7 @@ extern EP_HIDDEN struct ep_engine ep_engine EP_GUARDED_BY(ep_engine_mutex);
 /* ---- engine.c -------------------------------------------------------------------------------- */
 
 void ep_engine_lock(void) EP_ACQUIRES(ep_engine_mutex);
+bool ep_engine_try_lock(void) EP_TRY_ACQUIRES(ep_engine_mutex);
 void ep_engine_unlock(void) EP_RELEASES(ep_engine_mutex);
 
 /* The set of kinds that hooks see becomes the union of what the running recorders want. */

@@ -57,6 +57,8 @@ typedef struct ep_gate_stack {
 #define EP_TODO_LABELS_ANEW UINT32_C(32)
 /* Slices are open that an exception began: the sources must see how each slice ends (thrown.c). */
 #define EP_TODO_THROWN UINT32_C(64)
+/* It is time to look at the thread's processor time (source_waits.c). */
+#define EP_TODO_PROCESSOR UINT32_C(128)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)

@@ -34,6 +34,7 @@ static struct {
     bool running;                 /* thread is to be joined */
     bool ending;
     bool samples;                 /* samples of the resident set are wanted */
+    bool reminds;                 /* threads are told to look at their processor time */
     bool makes;                   /* a chunk was taken, so the thread makes new ones */
     void *ready[READY_COUNT];
     int count;
@@ -62,6 +63,13 @@ map_touched(ep_file *file, char **made)
     return at != NULL ? 1 : 0;
 }
 
+/* Whether the thread does something every few milliseconds. */
+static inline LOCKED bool
+is_regular(void)
+{
+    return prefault.samples || prefault.reminds;
+}
+
 static void *
 run(void *unused)
 {
@@ -77,9 +85,12 @@ run(void *unused)
             ep_mutex_lock(&lock);
             continue;
         }
-        if (prefault.samples) {
+        if (is_regular()) {
+            bool samples = prefault.samples, reminds = prefault.reminds;
             ep_mutex_unlock(&lock);
-            int64_t left_ns = ep_resident_sample();
+            int64_t left_ns = samples ? ep_resident_sample() : INT64_MAX;
+            int64_t next_ns = reminds ? ep_engine_remind_threads() : INT64_MAX;
+            left_ns = next_ns < left_ns ? next_ns : left_ns;
             ep_mutex_lock(&lock);
             if (prefault.ending) {
                 continue;    /* there may be no room for more chunks */
@@ -154,16 +165,31 @@ ep_prefault_take(void)
     return taken;
 }
 
+static LOCKED void
+start_or_wake(void)
+{
+    if (is_regular() && !prefault.running) {
+        start_thread();
+    } else if (prefault.running) {
+        pthread_cond_signal(&wake);
+    }
+}
+
 void
 ep_prefault_sample(bool wanted)
 {
     ep_mutex_lock(&lock);
     prefault.samples = wanted && ep_prefault_may_sample;
-    if (prefault.samples && !prefault.running) {
-        start_thread();
-    } else if (prefault.running) {
-        pthread_cond_signal(&wake);
-    }
+    start_or_wake();
+    ep_mutex_unlock(&lock);
+}
+
+void
+ep_prefault_remind(bool wanted)
+{
+    ep_mutex_lock(&lock);
+    prefault.reminds = wanted;
+    start_or_wake();
     ep_mutex_unlock(&lock);
 }
 
@@ -171,7 +197,7 @@ void
 ep_prefault_go_on(void)
 {
     ep_mutex_lock(&lock);
-    if (prefault.samples && !prefault.running) {
+    if (is_regular() && !prefault.running) {
         start_thread();
     }
     ep_mutex_unlock(&lock);

@@ -1,7 +1,8 @@
 /* Chunks touched before the writer needs them: the first touch of memory costs more than the whole
  * record (2.7 to 3.7 ns per 8 bytes, measured), so a background thread takes it off the writer.
  *
- * The thread also samples the resident set (resident.h). It exists only while chunks are being used up, or
+ * The thread also samples the resident set (resident.h), and tells threads when to look at their processor
+ * time (ep_engine_remind_threads). It exists only while chunks are being used up, or
  * samples are wanted, and a thread of the program has a log: a process ends with its last thread, which
  * must not be this one. It runs no Python, and blocks all signals but SIGBUS (guard.h). It is joined before
  * a fork: os.fork() counts the process's threads right afterwards, and would warn the user about this
@@ -25,7 +26,10 @@ extern bool ep_prefault_may_sample;
 /* Whether the resident set is sampled from now on. */
 void ep_prefault_sample(bool wanted) EP_ENGINE_LOCKED;
 
-/* Continues to sample, if that is wanted, after the thread was ended (a fork, a pause, a file that was
+/* Whether threads are told from now on to look at their processor time, every 10 ms. */
+void ep_prefault_remind(bool wanted) EP_ENGINE_LOCKED;
+
+/* Continues to sample and to call, if that is wanted, after the thread was ended (a fork, a pause, a file that was
  * replaced). In cold paths. */
 void ep_prefault_go_on(void) EP_ENGINE_LOCKED;
 

@@ -282,6 +282,25 @@ ep_engine_set_todo(uint32_t todo)
     ep_engine_unlock();
 }
 
+int64_t
+ep_engine_remind_threads(void)
+{
+    static int64_t next_ns;    /* of the helper thread, of which there is one at a time */
+    int64_t now_ns = ep_os_monotonic_ns();
+    if (now_ns < next_ns && next_ns - now_ns <= EP_LOOK_NS) {
+        return next_ns - now_ns;
+    }
+    if (!ep_engine_try_lock()) {
+        return EP_LOOK_NS / 10;
+    }
+    for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
+        log->todo |= EP_TODO_PROCESSOR;
+    }
+    ep_engine_unlock();
+    next_ns = now_ns + EP_LOOK_NS;
+    return EP_LOOK_NS;
+}
+
 void
 ep_engine_set_todo_of(const ep_thread *thread, uint32_t todo)
 {
@@ -308,6 +327,9 @@ attach(void)
     uint64_t ticks = ep_clock_ticks();
     ep_engine_lock();
     log->todo = EP_TODO_NAMELESS | todo_at_birth;
+    if (ep_kinds_has(ep_engine_kinds(), EP_KIND_WAIT)) {
+        log->todo |= EP_TODO_PROCESSOR;    /* what its first look is compared with */
+    }
     give_back_dead_logs();
     log->thread = register_thread();
     if (log->thread == NULL) {

@@ -67,11 +67,13 @@ by_sequence(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The resident set is sampled while allocations are recorded. */
+/* The resident set is sampled while allocations are recorded, the processor time while waits are. */
 static EP_ENGINE_LOCKED void
-sample_resident(void)
+sample_regularly(void)
 {
-    ep_prefault_sample((ep_engine_kinds() & ep_kinds_of_domains(UINT64_MAX)) != 0);
+    ep_kind_set kinds = ep_engine_kinds();
+    ep_prefault_sample((kinds & ep_kinds_of_domains(UINT64_MAX)) != 0);
+    ep_prefault_remind(ep_kinds_has(kinds, EP_KIND_WAIT));
 }
 
 ep_status
@@ -166,7 +168,7 @@ ep_recorder_start(ep_recorder *recorder, ep_error *error)
         ep_file_recorder_begin(recorder);
         EP_FAULT_POINT(STARTED);
     }
-    sample_resident();
+    sample_regularly();
     EP_CHECK_INVARIANTS(ep_names_check());
     ep_engine_unlock();
     return EP_OK;
@@ -204,7 +206,7 @@ stop_locked(ep_recorder *recorder)
     } else if (recorder->file_is_late) {
         ep_file_recorder_write_late(recorder);
     }
-    sample_resident();
+    sample_regularly();
     if (ep_engine.running_count == 0) {
         ep_prefault_stop();
         ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);

@@ -58,20 +58,38 @@ ep_tenure_clocks_stop(ep_tenure_clocks *clocks)
     }
 }
 
+/* A call ends when its thread had waited for so long. */
+static int32_t
+end_call(const ep_calls *calls, int32_t call, int64_t waited_ns, int64_t *waited)
+{
+    int64_t length_ns = ep_call_end(calls, (size_t)call) - ep_call_start(calls, (size_t)call);
+    waited[call] += waited_ns;
+    waited[call] = waited[call] < length_ns ? waited[call] : length_ns;
+    return calls->parent[call];
+}
+
 /* Ends the calls of a thread from the innermost open one up to `last`. */
 static int32_t
-end_calls(const ep_calls *calls, int32_t innermost, int32_t last, int64_t others_ns, int64_t *waited)
+end_calls(const ep_calls *calls, int32_t innermost, int32_t last, int64_t waited_ns, int64_t *waited)
 {
     int32_t call = innermost;
     while (call >= 0 && call != last) {
-        waited[call] += others_ns;
-        call = calls->parent[call];
+        call = end_call(calls, call, waited_ns, waited);
     }
-    if (call < 0) {
-        return -1;
+    return call < 0 ? -1 : end_call(calls, call, waited_ns, waited);
+}
+
+/* Takes a wait from the calls that began while it went on: they are the innermost ones. */
+static void
+leave_out_later(const ep_calls *calls, int32_t innermost, int64_t time_ns, int64_t ns, int64_t *waited)
+{
+    for (int32_t call = innermost; call >= 0; call = calls->parent[call]) {
+        int64_t before_ns = ns - (time_ns - ep_call_start(calls, (size_t)call));
+        if (before_ns <= 0) {
+            break;
+        }
+        waited[call] -= before_ns;
     }
-    waited[call] += others_ns;
-    return calls->parent[call];
 }
 
 /* How long a thread waited so far, by the events of waits or by tenures. */
@@ -123,7 +141,9 @@ ep_calls_waited(const ep_calls *calls, bool by_waits, int64_t *waited)
         if (ep_kinds_has(ep_kinds_of_two_words, kind)) {
             uint64_t word = columns->address[block++];
             if (kind == EP_KIND_WAIT) {
-                (void)ep_waiting_end(&m.waiting[thread], columns->time_ns[row], word);
+                int64_t time_ns = columns->time_ns[row];
+                int64_t ns = ep_waiting_end(&m.waiting[thread], time_ns, word);
+                leave_out_later(calls, innermost[thread], time_ns, ns, waited);
             } else if (kind == EP_KIND_WAIT_BEGIN) {
                 ep_waiting_begin(&m.waiting[thread], columns->time_ns[row], word);
             }

@@ -359,12 +359,9 @@ class Tree:
 
     @cached_property
     def blocked(self) -> Array:
-        """The time of each node alone in a blocking builtin, in ns; without recorded waits."""
+        """The time of each node alone in a blocking builtin, in ns; 0 with recorded waits."""
         is_blocked = self.is_blocking[np.maximum(self.function, -1)]
-        alone = self.own("self")
-        if self.has_waits:
-            alone = np.maximum(alone - self.own("waited_self"), 0)
-        return np.where(is_blocked, alone, 0).astype(np.int64)
+        return np.where(is_blocked & (not self.has_waits), self.own("self"), 0).astype(np.int64)
 
     @cached_property
     def lock_waited(self) -> Array:

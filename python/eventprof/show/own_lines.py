@@ -21,6 +21,8 @@ _WAITS = {
     "sleep": "asleep",
     "io": "in I/O",
     "process": "for processes",
+    "processor": "without a processor",
+    "other": "waiting for something else",
 }
 
 

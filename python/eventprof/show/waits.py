@@ -21,9 +21,19 @@ DOING = {
     "sleep": "asleep",
     "io": "in I/O",
     "process": "waiting for a process",
+    "processor": "without a processor",
+    "other": "waiting for something that is not known",
 }
 #: What it waits for.
-FOR = {"gil": "the GIL", "lock": "a lock", "sleep": "a time", "io": "I/O", "process": "a process"}
+FOR = {
+    "gil": "the GIL",
+    "lock": "a lock",
+    "sleep": "a time",
+    "io": "I/O",
+    "process": "a process",
+    "processor": "a processor",
+    "other": "something that is not known",
+}
 
 
 def where(place: Place) -> str:

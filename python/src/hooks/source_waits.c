@@ -12,7 +12,12 @@
  *   for a process                waitpid() and its relatives
  *
  * Two events: the begin, and the end with the time between them. A call that seldom waits (read) has only
- * the end, if it took long. The thread that lets another go on, by sem_post(), is noted by its number. */
+ * the end, if it took long. The thread that lets another go on, by sem_post(), is noted by its number.
+ *
+ * A thread that neither waits nor runs has no event: others have the processors, or it waits for what is not
+ * replaced here. So each thread looks at its processor time, before an event after each 10 ms
+ * (EP_TODO_PROCESSOR) and before it waits. What is neither work nor a wait since the last look is a wait
+ * that ends now, for a processor as far as the system counted that, or for `other`. */
 #include "compat.h"
 
 #include <errno.h>
@@ -41,6 +46,10 @@
 
 /* Of calls that usually do not wait. */
 #define SHORTEST_CALL_NS 20000
+/* A look before a wait, if the last one is so long ago. */
+#define LOOK_NS 500000
+/* Less is kept for the next look: what the system counted takes tens of us to read. */
+#define SHORTEST_REST_NS 1000000
 
 static ep_shared_kinds active;    /* what somebody records; 0: nothing */
 static _Atomic uint32_t names[EP_WAIT_FOR_COUNT];
@@ -153,6 +162,72 @@ typedef struct stopped {
     bool has_begin;
 } stopped;
 
+/* A thread's last look at its processor time. */
+typedef struct look {
+    uint64_t recording;     /* of `recordings`, then */
+    int64_t at_ns, ran_ns;
+    int64_t queued_ns;      /* when it was read last; -1: unknown */
+    int64_t waited_ns;      /* since then, in waits that are events */
+    int64_t rest_ns;        /* neither, and not yet an event */
+} look;
+
+static _Thread_local look last_look;
+static _Atomic uint64_t recordings = 1;    /* how often waits began to be recorded, or a child was forked */
+
+static void
+put_rest(ep_log *log, ep_wait_for what, int64_t ns)
+{
+    if (ns > 0) {
+        uint32_t site = ep_py_place_unattached(atomic_load_explicit(&names[what], memory_order_relaxed),
+                                               frame_of_thread());
+        uint64_t ticks = ep_clock_ticks();
+        ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_WAIT, site, EP_WAIT_WORD(what, ns));
+        log->not_before = ticks;
+    }
+}
+
+/* The log is busy. asks: may read what the system counted. */
+static void
+look_at_processor(ep_log *log, int64_t now_ns, bool asks)
+{
+    look *l = &last_look;
+    uint64_t recording = atomic_load_explicit(&recordings, memory_order_relaxed);
+    int64_t ran_ns = ep_os_thread_ran_ns();
+    if (l->recording != recording) {
+        *l = (look){.recording = recording, .queued_ns = asks ? ep_os_thread_queued_ns() : -1};
+    } else {
+        int64_t rest_ns = l->rest_ns + (now_ns - l->at_ns) - l->waited_ns - (ran_ns - l->ran_ns);
+        l->rest_ns = rest_ns > 0 ? rest_ns : 0;
+    }
+    l->at_ns = now_ns;
+    l->ran_ns = ran_ns;
+    l->waited_ns = 0;
+    if (asks && l->rest_ns >= SHORTEST_REST_NS) {
+        int64_t queued_ns = ep_os_thread_queued_ns();
+        int64_t part_ns = queued_ns >= 0 && l->queued_ns >= 0 ? queued_ns - l->queued_ns : 0;
+        part_ns = part_ns < l->rest_ns ? part_ns : l->rest_ns;
+        put_rest(log, EP_WAIT_FOR_OTHER, l->rest_ns - part_ns);
+        put_rest(log, EP_WAIT_FOR_PROCESSOR, part_ns);
+        l->queued_ns = queued_ns;
+        l->rest_ns = 0;
+    }
+}
+
+/* Before an event, when EP_TODO_PROCESSOR is set. */
+static void
+look_before_event(ep_log *log)
+{
+    if (ep_shared_kinds_get(&active) == 0) {
+        return;
+    }
+    int error = errno;
+    uint32_t busy = log->busy;
+    log->busy = EP_BUSY_OWN;
+    look_at_processor(log, ep_os_monotonic_ns(), true);
+    log->busy = busy;
+    errno = error;
+}
+
 /* Threads of libraries, which never run Python code, are not recorded. One of Python waits for the
  * interpreter's lock before its first event. NULL: none. */
 static ep_log *
@@ -185,6 +260,10 @@ begin_wait(ep_wait_for what, bool usual)
         look_for_objects();
     }
     w.log = log;
+    int64_t now_ns = ep_os_monotonic_ns();
+    if (now_ns - last_look.at_ns >= LOOK_NS) {
+        look_at_processor(log, now_ns, what != EP_WAIT_FOR_GIL);
+    }
     w.site = ep_py_place_unattached(atomic_load_explicit(&names[what], memory_order_relaxed),
                                     frame_of_thread());
     if (usual) {
@@ -207,6 +286,7 @@ end_wait(const stopped *w, uint64_t waker)
     int error = errno;
     int64_t ns = ep_os_monotonic_ns() - w->start_ns;
     if (w->has_begin || ns >= SHORTEST_CALL_NS) {
+        last_look.waited_ns += ns;
         w->log->busy = EP_BUSY_OWN;
         ep_ticks ticks = ep_ticks_halves(ep_clock_ticks());
         if (waker != 0) {
@@ -337,6 +417,7 @@ static void
 forget_waiters(void)
 {
     memset(waiters, 0, sizeof waiters);
+    atomic_fetch_add(&recordings, 1);    /* its processor time begins anew */
     atomic_store(&changing_slots, false);
     atomic_store(&waiter_count, 0);
 }
@@ -357,6 +438,7 @@ prepare(void)
         return -1;
     }
     watches_forks = true;
+    ep_py_look_at_processor = look_before_event;
     atomic_store_explicit(&changes_seen, ep_py_objects_changes(), memory_order_relaxed);
     if (ep_py_swaps_put(&swaps) == 0) {
         PyErr_SetString(ep_py_error(EP_ERROR_UNSUPPORTED),
@@ -379,6 +461,7 @@ adjust(ep_kind_set kinds)
     }
     int status = kinds != 0 ? prepare() : 0;
     if (status == 0) {
+        atomic_fetch_add(&recordings, were == 0);
         ep_shared_kinds_set(&active, kinds);
     }
     if (kinds == 0) {

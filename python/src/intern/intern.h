@@ -366,6 +366,9 @@ ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
  * entry. */
 EP_COLD void ep_py_do_pending_work(ep_log *log, ep_kind kind);
 
+/* What is done for EP_TODO_PROCESSOR; set by the source of waits before anybody sets that bit. */
+extern void (*ep_py_look_at_processor)(ep_log *log);
+
 /* In a forked child: gives it the name that the pool or the server which forked has for it. */
 EP_COLD void ep_py_name_worker_at_fork(void);
 

@@ -165,9 +165,15 @@ settle_open_calls(ep_log *log, ep_kind kind)
     }
 }
 
+void (*ep_py_look_at_processor)(ep_log *log);
+
 void
 ep_py_do_pending_work(ep_log *log, ep_kind kind)
 {
+    if (log->todo & EP_TODO_PROCESSOR) {
+        log->todo &= ~EP_TODO_PROCESSOR;
+        ep_py_look_at_processor(log);
+    }
     if (log->todo & EP_TODO_NAMELESS) {
         name_thread(log);
     }
