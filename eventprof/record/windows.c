@@ -73,7 +73,11 @@ sample_regularly(void)
 {
     ep_kind_set kinds = ep_engine_kinds();
     ep_prefault_sample((kinds & ep_kinds_of_domains(UINT64_MAX)) != 0);
-    ep_prefault_remind(ep_kinds_has(kinds, EP_KIND_WAIT));
+    bool reminds = ep_kinds_has(kinds, EP_KIND_WAIT);
+    for (ep_log *log = ep_engine.logs; reminds && log != NULL; log = log->next_log) {
+        log->todo |= EP_TODO_PROCESSOR;    /* a first look, with which later ones are compared */
+    }
+    ep_prefault_remind(reminds);
 }
 
 ep_status
