@@ -3,6 +3,7 @@
 
 #include "reading.h"
 #include "tenures.h"
+#include "waited.h"
 
 static void
 assert_same(program *p, const ep_tree *tree)
@@ -209,6 +210,107 @@ START_TEST(waited_is_the_time_inside_tenures_of_others)
 }
 END_TEST
 
+/* As tree_of(), of a recording that has events of waits. */
+static ep_tree
+tree_by_waits(program *p, size_t most)
+{
+    ep_tree tree;
+    ep_tree_open(&tree, 0);
+    ep_fold *folds[] = {&tree.fold};
+    ep_fold_facts facts = facts_of(p);
+    facts.has_lock = false;
+    random_stream stream = {
+        .stream = {.next = random_next}, .columns = &p->columns, .most = most, .random = most};
+    ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+    return tree;
+}
+
+START_TEST(a_wait_that_is_found_later_is_not_of_calls_that_began_meanwhile)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 1);
+    p->now = 70;
+    program_call(p, 0, EP_KIND_CALL, 2);
+    p->now = 100;
+    program_alloc(p, 0, EP_KIND_WAIT, EP_WAIT_WORD(EP_WAIT_FOR_PROCESSOR, 50), -1);
+    p->now = 110;
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+
+    ep_tree tree = tree_by_waits(p, 2);
+    ep_calls calls = program_calls(p);
+    int64_t waited[2] = {0};
+    ck_assert_int_eq(ep_calls_waited(&calls, true, waited), EP_OK);
+
+    ck_assert_int_eq(tree.nodes[1].waited, 50);
+    ck_assert_int_eq(tree.nodes[2].waited, 30);
+    ck_assert_int_eq(tree.waits_ns[EP_WAIT_FOR_PROCESSOR], 50);
+    ck_assert_int_eq(waited[0], 50);
+    ck_assert_int_eq(waited[1], 30);
+    ep_calls_clear(&calls);
+    tree_free(&tree);
+    program_free(p);
+}
+END_TEST
+
+/* Calls of one function by thread, waits with and without a begin, some longer than the calls around them. */
+static program *
+random_waits(uint64_t *random)
+{
+    program *p = program_new();
+    int depth[THREADS] = {0};
+    bool waits[THREADS] = {false};
+    for (int event = 0; event < 200; event++) {
+        int32_t thread = (int32_t)(below(random, THREADS));
+        uint64_t what = below(random, EP_WAIT_FOR_COUNT);
+        p->now += (int64_t)(below(random, 20));
+        if (waits[thread] || below(random, 4) == 0) {
+            waits[thread] = !waits[thread] && below(random, 2);
+            program_alloc(p, thread, waits[thread] ? EP_KIND_WAIT_BEGIN : EP_KIND_WAIT,
+                          EP_WAIT_WORD(what, waits[thread] ? 0 : below(random, 60)), -1);
+        } else if (depth[thread] == 0 || below(random, 2)) {
+            program_call(p, thread, EP_KIND_CALL, 1 + (uint32_t)depth[thread]++ % (FUNCTIONS - 1));
+        } else {
+            program_call(p, thread, EP_KIND_RETURN,
+                         NAME_OF(1 + (uint32_t)--depth[thread] % (FUNCTIONS - 1)));
+        }
+    }
+    return p;
+}
+
+START_TEST(calls_and_the_tree_agree_on_recorded_waits)
+{
+    for (uint64_t seed = 1; seed < 300; seed++) {
+        uint64_t random = seed;
+        program *p = random_waits(&random);
+
+        ep_tree tree = tree_by_waits(p, 1 + seed % 9);
+        ep_calls calls = program_calls(p);
+        int64_t *waited = must(calloc(calls.count + 1, sizeof *waited));
+        ck_assert_int_eq(ep_calls_waited(&calls, true, waited), EP_OK);
+
+        int64_t of_depth[200] = {0}, of_nodes[200] = {0};
+        for (size_t call = 0; call < calls.count; call++) {
+            int64_t length_ns = ep_call_end(&calls, call) - ep_call_start(&calls, call);
+            ck_assert(waited[call] >= 0 && waited[call] <= length_ns);
+            int depth = 0;
+            for (int32_t at = calls.parent[call]; at >= 0; at = calls.parent[at]) depth += 1;
+            of_depth[depth] += waited[call];
+        }
+        for (size_t node = 1; node < tree.node_count; node++) {
+            int depth = 0;
+            for (uint32_t at = tree.nodes[node].parent; at != 0; at = tree.nodes[at].parent) depth += 1;
+            of_nodes[depth] += tree.nodes[node].waited;
+        }
+        for (int depth = 0; depth < 200; depth++) ck_assert_int_eq(of_depth[depth], of_nodes[depth]);
+        free(waited);
+        ep_calls_clear(&calls);
+        tree_free(&tree);
+        program_free(p);
+    }
+}
+END_TEST
+
 START_TEST(tenures_are_maximal_runs_of_a_thread)
 {
     program *p = program_new();
@@ -284,6 +386,8 @@ END_TEST
 
 EP_TEST_MAIN("folds",
              waited_is_the_time_inside_tenures_of_others,
+             a_wait_that_is_found_later_is_not_of_calls_that_began_meanwhile,
+             calls_and_the_tree_agree_on_recorded_waits,
              tenures_are_maximal_runs_of_a_thread,
              every_length_is_in_the_bin_that_says_so,
              recursion_a_million_deep_ends,
