@@ -245,8 +245,8 @@ void ep_engine_set_thrown(ep_thread *thread, const ep_thrown *slices, uint32_t c
 
 #define EP_LOOK_NS INT64_C(10000000)
 
-/* Called by the helper thread, which must not wait for the engine's lock: sets EP_TODO_PROCESSOR of all logs,
- * if that is due. Returns: ns until it is due again. */
+/* Called by the helper thread, which must not wait for the engine's lock: sets EP_TODO_PROCESSOR of all
+ * logs, if that is due. Returns: ns until it is due again. */
 int64_t ep_engine_remind_threads(void);
 
 /* Sets EP_TODO_* of all logs, and of those that come; of the logs of one thread. */

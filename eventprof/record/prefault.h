@@ -29,8 +29,8 @@ void ep_prefault_sample(bool wanted) EP_ENGINE_LOCKED;
 /* Whether threads are told from now on to look at their processor time, every 10 ms. */
 void ep_prefault_remind(bool wanted) EP_ENGINE_LOCKED;
 
-/* Continues to sample and to call, if that is wanted, after the thread was ended (a fork, a pause, a file that was
- * replaced). In cold paths. */
+/* Continues to sample and to remind, if that is wanted, after the thread was ended (a fork, a pause, a
+ * file that was replaced). In cold paths. */
 void ep_prefault_go_on(void) EP_ENGINE_LOCKED;
 
 /* The kernel's id of the thread; 0: there is none, or it has just been started. */

@@ -253,7 +253,7 @@ START_TEST(a_wait_that_is_found_later_is_not_of_calls_that_began_meanwhile)
 }
 END_TEST
 
-/* Calls of one function by thread, waits with and without a begin, some longer than the calls around them. */
+/* Waits have a begin or none, and some are longer than the calls around them. */
 static program *
 random_waits(uint64_t *random)
 {

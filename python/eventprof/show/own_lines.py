@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 from .._words import show_bytes, show_ns
 from ..answers.first import OwnLine, memory_parts, peak_lines, slow_lines
 from ..answers.tree import Tree
+from ..answers.waiting import Place, by_place
 from ..base.text import clean, short_path
 from .tree import headline, percent
+from .waits import DOING
 
 if TYPE_CHECKING:
     from ..trace import Trace
 
 
+#: So many times that are no work fit into 100 columns.
+_IN_A_LINE = 4
 _WAITS = {
-    "gil": "waiting for the GIL",
+    "gil": "for the GIL",
     "lock": "for locks",
     "sleep": "asleep",
     "io": "in I/O",
     "process": "for processes",
-    "processor": "without a processor",
-    "other": "waiting for something else",
+    "processor": "for a processor",
+    "other": "for something else",
 }
 
 
@@ -39,6 +43,27 @@ def _laid_out(lines: Sequence[OwnLine], show: Any) -> list[str]:
     ]
 
 
+def _lock_text(trace: Trace, tree: Tree) -> list[str]:
+    """Return where own code waited longest for a lock, and where those stopped that had it."""
+    if not tree.has_waits or 100 * tree.waits["lock"] < tree.working:
+        return []
+    own = tree.is_own()
+    found = next((e for e in by_place(trace) if e.place.kind == "lock" and own[e.caller]), None)
+    if found is None:
+        return []
+    text = f"longest for a lock: {show_ns(found.total)} at {_at(found.place)}"
+    stops = next((place for place, _ in found.meanwhile if place != found.place), None)
+    if found.wakers and stops is not None:
+        text += f", while {found.wakers[0][0]} was {DOING[stops.kind]} at {_at(stops)}"
+    elif found.wakers:
+        text += f", let go on by {found.wakers[0][0]}"
+    return [text]
+
+
+def _at(place: Place) -> str:
+    return f"{short_path(place.file or '?')}:{place.line}"
+
+
 def _slow_text(trace: Trace, tree: Tree) -> list[str]:
     lines = slow_lines(trace, tree)
     if not lines:
@@ -47,12 +72,14 @@ def _slow_text(trace: Trace, tree: Tree) -> list[str]:
     if tree.has_waits:
         others = [(tree.waits[word], text) for word, text in _WAITS.items()]
     else:
-        others = [(int(tree.lock_waited.sum()), "waiting for the GIL or a lock")]
+        others = [(int(tree.lock_waited.sum()), "waiting for the GIL or a lock (--waits: which)")]
     others.append((int(tree.blocked.sum()), "blocked"))
     parts = [f"{show_ns(time)} {what}" for time, what in others if 100 * time >= tree.working]
-    if parts:
-        heads.append(f"outside of it: {', '.join(parts)}")
-    return [*heads, *_laid_out(lines, show_ns)]
+    for first in range(0, len(parts), _IN_A_LINE):
+        more = "," if first + _IN_A_LINE < len(parts) else ""
+        head = "outside of it: " if first == 0 else " " * len("outside of it: ")
+        heads.append(f"{head}{', '.join(parts[first : first + _IN_A_LINE])}{more}")
+    return [*heads, *_lock_text(trace, tree), *_laid_out(lines, show_ns)]
 
 
 def _peak_text(trace: Trace, tree: Tree) -> list[str]:

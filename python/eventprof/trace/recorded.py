@@ -446,8 +446,9 @@ class Recorded(Facts):
         Table
             ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`. ``kind`` text:
             gil (the interpreter's lock), lock (another lock, a condition, a queue, the end of a
-            thread), sleep, io (a file, a pipe, a socket) or process (its end). ``waker`` int32,
-            row of `threads`: the thread that let it go on, of locks; null if that is unknown.
+            thread), sleep, io (a file, a pipe, a socket), process (its end), processor (others had
+            them all) or other (not known). ``waker`` int32, row of `threads`: the thread that let
+            it go on, of locks; null if that is unknown.
             ``name`` and ``file`` text, ``caller_line`` int32 and ``caller`` int32, row of
             `functions`: where it waited; null in code of no recorded function. ``flags`` uint8:
             2 it went on when the window ended.
@@ -455,7 +456,9 @@ class Recorded(Facts):
         Notes
         -----
         A lock that is free is taken without a wait, and makes no row. A read or a write of less
-        than 20 us is none either.
+        than 20 us is none either. Rows of processor and other are what was neither work nor
+        another wait since a thread's last look at its processor time, 10 ms before as a rule: they
+        end at the look, and may have been earlier than ``start`` says.
         """
         return waits.waits_table(self)
 

@@ -14,8 +14,8 @@
  * Two events: the begin, and the end with the time between them. A call that seldom waits (read) has only
  * the end, if it took long. The thread that lets another go on, by sem_post(), is noted by its number.
  *
- * A thread that neither waits nor runs has no event: others have the processors, or it waits for what is not
- * replaced here. So each thread looks at its processor time, before an event after each 10 ms
+ * A thread that neither waits nor runs has no event: others have the processors, or it waits for what is
+ * not replaced here. So each thread looks at its processor time, before an event after each 10 ms
  * (EP_TODO_PROCESSOR) and before it waits. What is neither work nor a wait since the last look is a wait
  * that ends now, for a processor as far as the system counted that, or for `other`. */
 #include "compat.h"

@@ -225,10 +225,11 @@ def test_work_is_what_the_processor_did():
     data, ran = bytes(20_000_000), {}
 
     def digest():
+        time.sleep(0.002)  # before it waits, a thread looks at its processor time
         begun, ran_before = time.monotonic_ns(), time.thread_time_ns()
         for _ in range(3):
             hashlib.sha256(data).digest()
-        time.sleep(0.002)  # before it waits, a thread looks at its processor time
+        time.sleep(0.002)
         processor = time.thread_time_ns() - ran_before
         ran[threading.current_thread().name] = begun, time.monotonic_ns(), processor
 
@@ -323,6 +324,7 @@ def test_the_verb_says_what_the_owner_did(tmp_path):
     assert "program.py:6  owner" in found
     report = children.eventprof("report", "--short", "w.epr", cwd=tmp_path).stdout
     assert "for locks" in report
+    assert "ms at program.py:10, while owner was asleep at program.py:6" in report
     assert "asleep" in report
 
 
