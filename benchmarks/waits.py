@@ -1,0 +1,117 @@
+"""What it costs to record waits: where nobody waits, and where threads do.
+
+    python benchmarks/waits.py [--rounds N]
+
+Each program runs bare, and while only waits are recorded, in turns; the ratio is that of the
+shortest runs. An operation is what the program does in its loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import eventprof
+
+WAITS = ("wait_begin", "wait", "waker")
+
+
+def lock() -> int:
+    """A lock that is free."""
+    one = threading.Lock()
+    for _ in range(200_000):
+        one.acquire()
+        one.release()
+    return 200_000
+
+
+def with_lock() -> int:
+    """The same by `with`."""
+    one = threading.Lock()
+    for _ in range(200_000):
+        with one:
+            pass
+    return 200_000
+
+
+def free_queue() -> int:
+    """A queue that is never empty."""
+    box: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for number in range(100_000):
+        box.put(number)
+        box.get()
+    return 100_000
+
+
+def ready_socket() -> int:
+    """Bytes that are there when they are asked for."""
+    here, there = socket.socketpair()
+    with here, there:
+        for _ in range(20_000):
+            here.send(b"x")
+            there.recv(1)
+    return 20_000
+
+
+def passed_on() -> int:
+    """Two threads that pass a message on to each other, so that each waits every time."""
+    boxes = queue.SimpleQueue[int](), queue.SimpleQueue[int]()
+
+    def answer() -> None:
+        for _ in range(5_000):
+            boxes[1].put(boxes[0].get())
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    for number in range(5_000):
+        boxes[0].put(number)
+        boxes[1].get()
+    thread.join()
+    return 5_000
+
+
+def computing() -> int:
+    """One thread that computes and never waits."""
+    return len([json.loads(json.dumps({"numbers": list(range(50))})) for _ in range(3_000)])
+
+
+PROGRAMS: tuple[Callable[[], int], ...] = (
+    lock, with_lock, free_queue, ready_socket, computing, passed_on
+)  # fmt: skip
+
+
+def took(program: Callable[[], int]) -> tuple[float, int]:
+    """Return the processor seconds of a run, and how many operations these were."""
+    begun = time.process_time()
+    count = program()
+    return time.process_time() - begun, count
+
+
+def main() -> None:
+    """Print a row for each program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    print(f"{'':14}{'bare, ns':>10}{'added, ns':>11}{'ratio':>8}  an operation")
+    for program in PROGRAMS:
+        bare, recorded, count = [], [], 1
+        for _ in range(rounds):
+            seconds, count = took(program)
+            bare.append(seconds)
+            with eventprof.record(events=WAITS, on_full="overwrite"):
+                recorded.append(took(program)[0])
+        ns = 1e9 / count
+        added = (min(recorded) - min(bare)) * ns
+        print(
+            f"{program.__name__:14}{min(bare) * ns:10.1f}{added:11.1f}"
+            f"{min(recorded) / min(bare):8.3f}  {(program.__doc__ or '').splitlines()[0]}"
+        )
+
+
+if __name__ == "__main__":
+    main()
