@@ -15,6 +15,18 @@ if TYPE_CHECKING:
 _LONGEST = 2000
 
 
+#: What a thread waits for, by kind.
+FOR = {
+    "gil": "the GIL",
+    "lock": "a lock",
+    "sleep": "a time",
+    "io": "I/O",
+    "process": "a process",
+    "processor": "a processor",
+    "other": "something that is not known",
+}
+
+
 class Place(NamedTuple):
     """Where something waited, and for what."""
 

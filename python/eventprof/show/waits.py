@@ -7,7 +7,7 @@ import sys
 from typing import IO, TYPE_CHECKING
 
 from .._words import show_ns
-from ..answers.waiting import Place, Waits, by_place
+from ..answers.waiting import FOR, Place, Waits, by_place
 from ..base.text import clean, short_path
 from .tree import percent
 
@@ -23,16 +23,6 @@ DOING = {
     "process": "waiting for a process",
     "processor": "without a processor",
     "other": "waiting for something that is not known",
-}
-#: What it waits for.
-FOR = {
-    "gil": "the GIL",
-    "lock": "a lock",
-    "sleep": "a time",
-    "io": "I/O",
-    "process": "a process",
-    "processor": "a processor",
-    "other": "something that is not known",
 }
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from .. import _core
 from .._words import plural, show_ns
 from ..answers.own import find_areas
+from ..answers.waiting import FOR
 from ..tables.column import Array
 from ..tables.facts import labels_shown
 from ..tables.loss import loss_of_others
@@ -71,6 +72,30 @@ def _tenures(trace: Trace, grain: int) -> list[Array]:
     start, end, thread = (table._column(name).values() for name in ("start", "end", "thread"))
     start = start // grain
     return [np.diff(start, prepend=0), np.maximum(end // grain - start, 0), thread]
+
+
+def _waits(trace: Trace, grain: int) -> list[Array]:
+    """Return recorded waits: start (as a difference), length, thread, kind, and waker + 1.
+
+    Those of one thread do not overlap: a look at the processor time may tell of a wait that began
+    before another ended, and is cut there.
+    """
+    table = trace.waits
+    names = ("start", "duration", "thread", "kind", "waker")
+    start, length, thread, kind, waker = (table._column(name).values() for name in names)
+    end = start + length
+    start = start.copy()
+    for row in np.unique(thread).tolist():
+        of_thread = np.flatnonzero(thread == row)
+        ends = np.maximum.accumulate(end[of_thread])
+        start[of_thread[1:]] = np.maximum(start[of_thread[1:]], ends[:-1])
+        end[of_thread] = ends
+    order = np.argsort(start, kind="stable")
+    start, end = start[order] // grain, end[order] // grain
+    return [
+        np.diff(start, prepend=0), np.maximum(end - start, 0), thread[order],
+        kind[order].astype(np.int64), waker[order].astype(np.int64) + 1,
+    ]  # fmt: skip
 
 
 def _blocking(trace: Trace) -> list[int]:
@@ -336,6 +361,15 @@ def sections(
         tenure_widths, raw = section(tenures)
         extra["tenures"] = {"widths": tenure_widths, "rows": len(tenures[0])}
         tiles.append(("tenures", raw))
+        if trace._has_waits:
+            waits = _waits(trace, grain)
+            wait_widths, raw = section(waits)
+            extra["waits"] = {
+                "widths": wait_widths,
+                "rows": len(waits[0]),
+                "words": [FOR[word] for word in _core.WAIT_WORDS],
+            }
+            tiles.append(("waits", raw))
         lanes, steps = calls.steps()
         step_widths, raw = section(steps)
         extra["steps"] = {"widths": step_widths, "rows": len(steps[0]), "lanes": lanes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import Counter
 
 import numpy as np
@@ -167,9 +168,9 @@ def test_the_flame_graph_of_waited_has_it_by_stack(shown, trace):
         if parent >= 0:
             alone[parent] -= waited[n]
     wanted = Counter()
-    for stack, time in zip(stacks_of_calls(trace), alone, strict=True):
-        wanted[stack] += time
-    assert paths(shown) == {stack: time for stack, time in wanted.items() if time}
+    for stack, waits in zip(stacks_of_calls(trace), alone, strict=True):
+        wanted[stack] += waits
+    assert paths(shown) == {stack: waits for stack, waits in wanted.items() if waits}
     assert shown.run("eventprofPage.app.flame.graph.total[0]") == trace.tree["waited"][0]
 
 
@@ -217,3 +218,87 @@ def test_one_thread_has_no_lane_of_the_lock(browser, tmp_path):
     assert browser.run("eventprofPage.app.timeline.lock") is None
     assert not browser.run("eventprofPage.data.waiting.shared")
     assert "hatched" not in browser.run("document.querySelector('#legend').innerText")
+
+
+def record_waits():
+    lock, taken = threading.Lock(), threading.Event()
+
+    def owner():
+        for _ in range(3):
+            with lock:
+                taken.set()
+                time.sleep(0.03)
+            time.sleep(0.003)
+
+    def victim():
+        taken.wait()
+        while threads[0].is_alive():
+            with lock:
+                time.sleep(0.001)
+
+    threads = [threading.Thread(target=each, name=each.__name__) for each in (owner, victim)]
+    with eventprof.record(memory=False, waits=True) as rec:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return rec.trace
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="waits are recorded on Linux")
+def test_recorded_waits_are_hatched_by_kind_and_name_their_waker(browser, tmp_path):
+    trace = record_waits()
+    write(trace, tmp_path / "page.html")
+    browser.size(1400, 1600)
+    browser.open(tmp_path / "page.html")
+    browser.settle()
+    kinds = {word: number for number, word in enumerate(eventprof._core.WAIT_WORDS)}
+    waits = trace.waits
+    names = trace.threads["name"].tolist()
+    victim = names.index("victim")
+    v0, v1 = view(browser)
+    hatched = dict(
+        browser.run(
+            "(({app: {timeline: t}}) => [...t.hatched].map(([thread, marks]) => [thread, [...marks]]))(eventprofPage)"
+        )
+    )
+    marks = hatched[victim]
+    each = (v1 - v0) / len(marks)
+    rows = np.flatnonzero((waits["thread"] == victim) & (waits["kind"] == "lock"))
+    longest = rows[np.argmax(waits["duration"][rows])]
+    start, length = int(waits["start"][longest]), int(waits["duration"][longest])
+    columns = range(int((start - v0) / each) + 2, int((start + length - v0) / each) - 2)
+    assert len(columns) > 5
+    assert {marks[x] for x in columns} == {1 + kinds["lock"]}
+
+    legend = browser.run("document.querySelector('#legend').innerText")
+    assert "waits for a lock" in legend
+    assert "another thread had" not in legend
+    y = next(row["y"] for row in rows_on_screen(browser) if row["thread"] == victim)
+    box = browser.box("#timeline")
+    x = GUTTER + (start + length / 2 - v0) / (v1 - v0) * browser.run(
+        "eventprofPage.app.timeline.span"
+    )
+    browser.mouse("mouseMoved", box["x"] + x, box["y"] + y)
+    browser.wait("!document.querySelector('#tip').hidden")
+    text = browser.run("document.querySelector('#tip').innerText")
+    assert " for a lock; owner let it go on" in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="waits are recorded on Linux")
+def test_each_call_waited_as_long_as_recorded_waits_say(browser, tmp_path):
+    trace = record_waits()
+    write(trace, tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    browser.settle()
+    found = browser.run(
+        "(({data}) => Array.from({length: data.count}, (_, n) => [data.rows[data.rowOf(n)].thread, data.start[n], data.dur[n], data.waitedOf(n)]))(eventprofPage)"
+    )
+    waits = trace.waits
+    begin, end = waits["start"], waits["start"] + waits["duration"]
+    for thread, start, length, waited in found:
+        inside = np.minimum(end, start + length) - np.maximum(begin, start)
+        wanted = np.maximum(inside, 0)[waits["thread"] == thread].sum()
+        # Waits for a processor may overlap others; the page cuts them there.
+        assert waited <= wanted
+        assert waited >= 0.9 * wanted

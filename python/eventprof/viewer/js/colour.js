@@ -85,6 +85,11 @@ function scatter(n) {
  * @property {number[]} bands
  */
 
+/** The colour of the hatching of a kind of wait. @param {Palette} look @param {number} kind */
+export function waitColour({ bands }, kind) {
+  return bands[kind % (bands.length - 1)];
+}
+
 /**
  * @param {any} functions of the head
  * @param {string} by

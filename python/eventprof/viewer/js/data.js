@@ -139,6 +139,15 @@ export class Data {
     const { rows, widths } = this.head.tenures;
     const read = new Reader(await unpack("tenures"), widths);
     this.waiting.fill(read.numbers(rows), read.numbers(rows), read.numbers(rows), this.head.grain);
+    if (this.head.waits) {
+      const { rows: n, widths: bytes, words } = this.head.waits;
+      const waits = new Reader(await unpack("waits"), bytes);
+      this.waiting.fillWaits(
+        words,
+        Array.from({ length: 5 }, () => waits.numbers(n)),
+        this.head.grain,
+      );
+    }
     this.linked = true;
   }
 
@@ -314,7 +323,7 @@ export class Data {
     return found;
   }
 
-  /** Time of a call in which another thread had the interpreter's lock. @param {number} call */
+  /** Time of a call in which its thread waited. @param {number} call */
   waitedOf(call) {
     const { thread } = this.rows[this.rowOf(call)];
     return this.waiting.between(thread, this.start[call], this.start[call] + this.dur[call]);

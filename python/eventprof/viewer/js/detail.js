@@ -13,6 +13,7 @@ const FLAG_WORDS = /** @type {[number, string][]} */ ([
   [16, "its end was not recorded"],
   [32, "recursive"],
 ]);
+const WAITS = "the time in which the thread did not run: it waited, or others had the processors";
 const WAITED = "the time in which another thread had the interpreter's lock, as far as events show";
 const MOST = 60; // the most calls of a path
 const MOST_BLOCKS = 20;
@@ -188,7 +189,9 @@ export class CallDetail {
           {},
           fact("time", (each) => showTime(data.dur[each])),
           fact("self", (each) => showTime(data.selfOf(each))),
-          ...(data.waiting.shared ? [fact("waited", (each) => showTime(data.waitedOf(each)), WAITED)] : []),
+          ...(data.waiting.known
+            ? [fact("waited", (each) => showTime(data.waitedOf(each)), data.waiting.recorded ? WAITS : WAITED)]
+            : []),
           ...(data.blocks.count
             ? [
                 fact("allocated, self", (_, n) => `${showBytes(memory[n].bytes)} in ${showCount(memory[n].blocks)}`),

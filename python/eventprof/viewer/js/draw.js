@@ -295,18 +295,19 @@ function paintCoarse(data, row, v0, v1, width, pixels, line, look) {
  * @param {Raster} raster
  * @param {{at: number, from: number, to: number}[]} rows of each, the lines of pixels and where its numbers begin
  * @param {Int32Array} numbers
- * @param {Uint8Array} marks
- * @param {number} back
+ * @param {Uint8Array} marks 0, or 1 + the number of a colour
+ * @param {number[]} colours
  */
-export function hatch({ pixels, width, scale }, rows, numbers, marks, back) {
+export function hatch({ pixels, width, scale }, rows, numbers, marks, colours) {
   const period = Math.round(6 * scale);
   const thick = Math.round(2 * scale);
   for (let x = 0; x < width; x++) {
     if (!marks[x]) continue;
+    const colour = colours[marks[x] - 1];
     for (const { at, from, to } of rows) {
       if (numbers[at + x] < 0) continue;
       for (let y = from; y < to; y++) {
-        if ((x + y) % period < thick) pixels[y * width + x] = blend(pixels[y * width + x], back, 110);
+        if ((x + y) % period < thick) pixels[y * width + x] = blend(pixels[y * width + x], colour, 110);
       }
     }
   }

@@ -7,7 +7,7 @@ import { Context, invert } from "./tree.js";
 
 export const UNITS = [
   ["self", "time"],
-  ["waited", "waited: another thread had the interpreter's lock"],
+  ["waited", "waited"],
   ["calls", "calls"],
   ["allocated", "bytes allocated"],
   ["kept", "bytes not freed"],
@@ -98,10 +98,13 @@ export class Flame {
   /** Returns the units that were recorded, with their names. */
   units() {
     const { data } = this;
+    const { known, recorded } = data.waiting;
     return UNITS.filter(
-      ([unit]) =>
-        (data.blocks.count || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || data.waiting.shared),
-    );
+      ([unit]) => (data.blocks.count || ["self", "waited", "calls"].includes(unit)) && (unit !== "waited" || known),
+    ).map(([unit, name]) => [
+      unit,
+      unit === "waited" && !recorded ? "waited: another thread had the interpreter's lock" : name,
+    ]);
   }
 
   /** Offers the units that were recorded: whether threads waited is known only after a while. */

@@ -1,6 +1,6 @@
 // Starts the page: decodes first what is in view, connects the parts, and gives tests access (window.eventprofPage).
 
-import { AREA_NAMES, areaColour, palette } from "./colour.js";
+import { AREA_NAMES, areaColour, cssOf, palette, waitColour } from "./colour.js";
 import { Data } from "./data.js";
 import { CallDetail, InstantDetail, liveByHolder, wordsOf } from "./detail.js";
 import { rangeInView } from "./draw.js";
@@ -152,9 +152,7 @@ class App {
     this.look = palette(this.data.head.functions, state.colour, dark);
     byId("colour").value = state.colour;
     const used = new Set(this.data.head.functions.area);
-    const waiting = this.data.waiting.shared
-      ? [make("span", {}, make("i", { class: "waiting" }), "hatched: another thread had the interpreter's lock")]
-      : [];
+    const waiting = this.waitingLegend();
     byId("legend").replaceChildren(
       ...(state.colour === "area" ? AREA_NAMES : []).flatMap((name, area) => {
         if (!used.has(area)) return [];
@@ -164,6 +162,22 @@ class App {
       }),
       ...waiting,
     );
+  }
+
+  /** What is hatched, and why. */
+  waitingLegend() {
+    const { waiting } = this.data;
+    if (!waiting.known) return [];
+    if (!waiting.recorded)
+      return [make("span", {}, make("i", { class: "waiting" }), "hatched: another thread had the interpreter's lock")];
+    const met = new Set(waiting.waits.flatMap(({ kind }) => [...new Set(kind)]));
+    return waiting.words.flatMap((word, kind) => {
+      if (!met.has(kind)) return [];
+      const swatch = make("i");
+      const colour = cssOf(waitColour(this.look, kind));
+      swatch.style.background = `repeating-linear-gradient(135deg, var(--back) 0 3px, ${colour} 3px 5px)`;
+      return [make("span", {}, swatch, `waits for ${word}`)];
+    });
   }
 
   /** @param {Partial<typeof state>} changed */
@@ -321,8 +335,10 @@ class App {
   costWords(call) {
     const { data } = this;
     let text = `self ${showTime(data.selfOf(call))}`;
-    if (data.waiting.shared)
-      text += `; waited ${showTime(data.waitedOf(call))} (another thread had the interpreter's lock)`;
+    if (data.waiting.known) {
+      const why = data.waiting.recorded ? "" : " (another thread had the interpreter's lock)";
+      text += `; waited ${showTime(data.waitedOf(call))}${why}`;
+    }
     if (data.blocks.count) {
       const memory = data.memoryOf(call);
       text += `; allocated ${showBytes(memory.below)} in ${counted(memory.blocksBelow, "block")}, itself ${showBytes(memory.bytes)}`;
@@ -684,7 +700,7 @@ class App {
     } else {
       const call = timeline.under(x, y);
       timeline.hover = call;
-      const words = call >= 0 ? this.callWords(call) : timeline.tenureWords(x, y);
+      const words = call >= 0 ? [...timeline.waitWords(call, x), ...this.callWords(call)] : timeline.tenureWords(x, y);
       showTip(words, event.clientX, event.clientY);
     }
     update({});

@@ -1,6 +1,6 @@
 // The timeline: the calls of every thread, marks and counters, below one ruler.
 
-import { cssOf } from "./colour.js";
+import { cssOf, waitColour } from "./colour.js";
 import { Raster, copyDown, hatch, paintRow, paintSlices } from "./draw.js";
 import { GUTTER, RULER, ROW, layOut } from "./lanes.js";
 import { lowerBound } from "./lod.js";
@@ -214,19 +214,19 @@ export class Timeline {
   }
 
   /**
-   * Hatches the time in which another thread had the interpreter's lock, except where the innermost call waits for
-   * something else.
+   * Hatches the time in which a thread waited: by recorded waits, each kind in its colour; or in which another thread
+   * had the interpreter's lock, except where the innermost call waits for something else.
    * @param {number} thread
    * @param {{row: number, at: number, y: number, end: number}[]} rows
    * @param {import("./colour.js").Palette} look
    */
   hatchWaiting(thread, rows, look) {
     const { waiting, func } = this.data;
-    if (!waiting.shared || !rows.length) return;
+    if (!waiting.known || !rows.length) return;
     const { width, scale } = this.raster;
     const marks = new Uint8Array(width);
     waiting.mark(thread, state.v0, (state.v1 - state.v0) / width, marks);
-    for (let x = 0; x < width; x++) {
+    for (let x = 0; x < width && !waiting.recorded; x++) {
       if (!marks[x]) continue;
       let inner = -1;
       for (const { at } of rows) if (this.numbers[at + x] >= 0) inner = this.numbers[at + x];
@@ -241,7 +241,7 @@ export class Timeline {
       })),
       this.numbers,
       marks,
-      look.back,
+      waiting.recorded ? waiting.words.map((_, kind) => waitColour(look, kind)) : [look.back],
     );
     this.hatched.set(thread, marks);
   }
@@ -263,6 +263,15 @@ export class Timeline {
     if (below.length && y >= this.raster.high - RULER) return below.map((lane) => clean(lane.name));
     const lane = y < RULER ? undefined : this.laneAt(y);
     return lane ? [clean(lane.name)] : null;
+  }
+
+  /** Describes the wait of a call's thread under a point, if it waits there. @param {number} call @param {number} x */
+  waitWords(call, x) {
+    const { waiting, rows, head } = this.data;
+    const wait = waiting.waitAt(rows[this.data.rowOf(call)].thread, this.timeAt(x));
+    if (!wait) return [];
+    const by = wait.waker < 0 ? "" : `; ${clean(head.threads[wait.waker].name)} let it go on`;
+    return [`waits ${showTime(wait.length)} for ${waiting.words[wait.kind]}${by}`];
   }
 
   /** Describes the tenure, or the name of a lane, under a point. @param {number} x @param {number} y */

@@ -1,8 +1,9 @@
-// Which thread had the interpreter's lock, and so how long the other threads waited.
+// How long threads waited: by recorded waits, or by which other thread had the interpreter's lock.
 
 import { Pyramid, lowerBound, upperBound } from "./lod.js";
 
 /** @typedef {{end: Float64Array, sum: Float64Array}} Held */
+/** @typedef {{kind: Uint8Array, waker: Int32Array}} Kinds */
 
 /** Tenures of the lock, in order of time: none overlaps another. */
 export class Waiting {
@@ -25,8 +26,62 @@ export class Waiting {
     this.all = { end: this.dur, sum: this.dur };
     /** The same for each thread. @type {Held[]} */
     this.each = [];
-    /** Whether more than one thread had the lock; if not, no thread waited. */
+    /** Whether more than one thread had the lock; if not, no thread waited for it. */
     this.shared = false;
+    /** Whether the recording has waits; if not, waiting is told from tenures. */
+    this.recorded = false;
+    /** What is waited for, by kind. @type {string[]} */
+    this.words = [];
+    /** The waits of each thread, in order of time: none overlaps another. @type {(Held & Kinds)[]} */
+    this.waits = [];
+  }
+
+  /** Whether anything is known of how long threads waited. */
+  get known() {
+    return this.recorded || this.shared;
+  }
+
+  /**
+   * @param {string[]} words what is waited for, by kind
+   * @param {Float64Array[]} columns steps from start to start, lengths, threads, kinds, wakers + 1
+   * @param {number} grain nanoseconds of a unit
+   */
+  fillWaits(words, [steps, lengths, threads, kinds, wakers], grain) {
+    this.recorded = true;
+    this.words = words;
+    const counts = new Uint32Array(this.threads);
+    for (const thread of threads) counts[thread]++;
+    this.waits = Array.from(counts, (n) => ({
+      end: new Float64Array(n),
+      sum: new Float64Array(n),
+      kind: new Uint8Array(n),
+      waker: new Int32Array(n),
+    }));
+    const at = new Uint32Array(this.threads);
+    let last = 0;
+    for (let i = 0; i < steps.length; i++) {
+      last += steps[i];
+      const { end, sum, kind, waker } = this.waits[threads[i]];
+      const k = at[threads[i]]++;
+      end[k] = (last + lengths[i]) * grain;
+      sum[k] = (k ? sum[k - 1] : 0) + lengths[i] * grain;
+      kind[k] = kinds[i];
+      waker[k] = wakers[i] - 1;
+    }
+  }
+
+  /**
+   * Returns the wait of a thread at a time: its kind, duration, start and waker (-1: unknown). Null: it did not wait.
+   * @param {number} thread
+   * @param {number} time
+   */
+  waitAt(thread, time) {
+    if (!this.recorded) return null;
+    const { end, sum, kind, waker } = this.waits[thread];
+    const k = upperBound(end, time, 0, end.length);
+    if (k === end.length) return null;
+    const length = sum[k] - (k ? sum[k - 1] : 0);
+    return time < end[k] - length ? null : { kind: kind[k], length, start: end[k] - length, waker: waker[k] };
   }
 
   /**
@@ -67,19 +122,20 @@ export class Waiting {
     this.shared = this.each.filter(({ end }) => end.length).length > 1;
   }
 
-  /** Returns how long all other threads had the lock before a time. @param {number} thread @param {number} time */
+  /** Returns how long a thread had waited before a time. @param {number} thread @param {number} time */
   before(thread, time) {
+    if (this.recorded) return heldBefore(this.waits[thread], time);
     return heldBefore(this.all, time) - heldBefore(this.each[thread], time);
   }
 
   /**
-   * Returns how long all other threads had the lock between two times.
+   * Returns how long a thread waited between two times.
    * @param {number} thread
    * @param {number} t0
    * @param {number} t1
    */
   between(thread, t0, t1) {
-    return this.shared ? this.before(thread, t1) - this.before(thread, t0) : 0;
+    return this.known ? this.before(thread, t1) - this.before(thread, t0) : 0;
   }
 
   /** The tenure at a time, or -1. @param {number} time */
@@ -89,7 +145,18 @@ export class Waiting {
   }
 
   /**
-   * Marks the columns in which a thread waited at least half of the time.
+   * The kind of the wait at a time, or of the next one; 0 without waits.
+   * @param {number} thread
+   * @param {number} time
+   */
+  kindAt(thread, time) {
+    if (!this.recorded) return 0;
+    const { end, kind } = this.waits[thread];
+    return kind[Math.min(upperBound(end, time, 0, end.length), end.length - 1)];
+  }
+
+  /**
+   * Marks the columns in which a thread waited at least half of the time: 1, and of recorded waits 1 + the kind.
    * @param {number} thread
    * @param {number} v0
    * @param {number} each ns of a column
@@ -99,7 +166,7 @@ export class Waiting {
     let before = this.before(thread, v0);
     for (let x = 0; x < marks.length; x++) {
       const now = this.before(thread, v0 + (x + 1) * each);
-      marks[x] = now - before >= each / 2 ? 1 : 0;
+      marks[x] = now - before >= each / 2 ? 1 + this.kindAt(thread, v0 + (x + 0.5) * each) : 0;
       before = now;
     }
   }
