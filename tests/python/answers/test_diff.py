@@ -3,10 +3,10 @@
 import json
 import re
 
+import children
 import pytest
 
 import eventprof
-from eventprof import cli
 
 PROGRAM = """
 def leaf(number):
@@ -39,17 +39,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def run(folder, capsys, monkeypatch):
+def run(folder, monkeypatch):
     monkeypatch.chdir(folder)
 
     def run(*arguments, status=0):
-        try:
-            found = cli.main(["diff", *map(str, arguments)])
-        except SystemExit as end:  # argparse
-            found = end.code
-        assert found == status
-        printed = capsys.readouterr()
-        return printed.out + printed.err
+        done = children.here("diff", *arguments)
+        assert done.returncode == status
+        return done.stdout + done.stderr
 
     return run
 

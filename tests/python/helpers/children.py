@@ -1,7 +1,9 @@
-"""Running a program in a process of its own: with a recorder there, or in a fork of what has imported all."""
+"""Running a program: in a process of its own, in a fork of what has imported all, or a verb in this process."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -51,6 +53,24 @@ def program(text, *arguments, flags=(), **options):
 def eventprof(*words, **options):
     """Run the command line of eventprof; options are those of run()."""
     return run(sys.executable, "-m", "eventprof", *words, **options)
+
+
+def here(*words, encoding="utf-8"):
+    """Run the command line of eventprof in this process. Returns what subprocess.run() does, with text.
+
+    For verbs that read: a process of its own would import again what this one has.
+    """
+    from eventprof import cli
+
+    out = io.TextIOWrapper(io.BytesIO(), encoding, write_through=True)
+    err = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = cli.main([str(word) for word in words])
+        except SystemExit as left:
+            status = left.code
+    printed = out.buffer.getvalue().decode(encoding)
+    return subprocess.CompletedProcess(words, status, printed, err.getvalue())
 
 
 def child(code, backend, *, arguments=(), before="", **options):

@@ -57,20 +57,15 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def shown(folder, capsys, monkeypatch):
+def shown(folder, monkeypatch):
     """Run a verb in this process; give what it printed."""
     monkeypatch.chdir(folder)
 
     def run(*arguments, status=0):
-        capsys.readouterr()
-        try:
-            found = cli.main([str(a) for a in arguments])
-        except SystemExit as error:
-            found = error.code
-        output = capsys.readouterr()
-        assert found == status, output.err
-        assert "Traceback" not in output.err
-        return output.err if status else output.out
+        done = children.here(*arguments)
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr if status else done.stdout
 
     return run
 

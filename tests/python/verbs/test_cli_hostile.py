@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
@@ -14,7 +13,6 @@ import pytest
 from amounts import amount
 
 import eventprof
-from eventprof import cli
 from eventprof.cli import rows
 
 #: What makes a terminal do something, a spreadsheet compute something, or an encoder fail.
@@ -59,15 +57,9 @@ def verb(folder, monkeypatch):
         if arguments[0] == "run":
             # In a process of its own, which it makes look as the program expects it.
             done = children.eventprof(*arguments, status=None)
-            return done.returncode, done.stdout, done.stderr
-        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
-        err = io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                status = cli.main([str(a) for a in arguments])
-            except SystemExit as left:
-                status = left.code
-        return status, out.buffer.getvalue().decode(encoding), err.getvalue()
+        else:
+            done = children.here(*arguments, encoding=encoding)
+        return done.returncode, done.stdout, done.stderr
 
     return run
 
