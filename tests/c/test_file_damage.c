@@ -85,7 +85,7 @@ START_TEST(a_cut_file_opens_as_far_as_it_is_whole)
             ck_assert_uint_eq(l.facts.note_count > 0, length < size);
             last = ep_model_total(&l.decoded);
             clear(&l);
-            for (int i = 0; i < 10; i++) {
+            for (size_t i = 0; i < ep_model_work(10); i++) {
                 uint64_t at = steps * step + ep_model_below(&random, length - steps * step);
                 ck_assert_int_eq(ftruncate(copy, (off_t)at), 0);
                 assert_survived(copy, events);
@@ -110,7 +110,7 @@ START_TEST(pages_that_were_lost_are_missing_and_said_so)
     uint64_t events, random = 1;
     int copy = some_file(true, &events);
     uint64_t size = size_of(copy);
-    for (int i = 0; i < 60; i++) {
+    for (size_t i = 0; i < ep_model_work(60); i++) {
         int holed = copy_of(copy);
         off_t at = (off_t)(ep_model_below(&random, size / 4096 - 1) * 4096 + 4096);
         punch_hole(holed, at, 4096);
