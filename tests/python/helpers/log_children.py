@@ -143,17 +143,13 @@ work(0)
 """
 
 
-def environment():
-    return {**os.environ, "PYTHONPATH": FOLDER, "PYTHONFAULTHANDLER": ""}
-
-
 def run_child(code, *arguments, **options):
     return subprocess.Popen(
         [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}",
          *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=options.pop("stderr", None),
-        env=environment(),
+        env={**os.environ, "PYTHONPATH": FOLDER, "PYTHONFAULTHANDLER": ""},
         **options,
     )  # fmt: skip
 

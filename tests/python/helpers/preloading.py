@@ -13,5 +13,5 @@ SANITIZED = "asan" in os.environ.get("LD_PRELOAD", "") or "sanitizer" in (
 )
 
 
-def environment(**more):
-    return {**os.environ, "PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{HERE}", **more}
+#: What children that import helpers have besides the environment of this process.
+WITH_HELPERS = {"PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{HERE}"}

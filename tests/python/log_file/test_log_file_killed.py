@@ -16,7 +16,7 @@ import textwrap
 import children
 import numpy as np
 import pytest
-from log_children import environment, facts, kill_one, names_called, run_to_end
+from log_children import facts, kill_one, names_called, run_to_end
 
 import eventprof
 
@@ -221,7 +221,7 @@ def test_multiprocessing(method, tmp_path):
     output.mkdir()
     children.run(
         sys.executable, "-W", "ignore", tmp_path / "program.py", output / "a.epr", method,
-        environment={**environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
+        PYTHONPATH=os.pathsep.join(sys.path), PYTHONFAULTHANDLER="",
     )  # fmt: skip
 
     traces = {name: eventprof.open(output / name) for name in os.listdir(output)}

@@ -13,7 +13,7 @@ from pathlib import Path
 import children
 import numpy as np
 import pytest
-from preloading import SANITIZED, environment
+from preloading import SANITIZED, WITH_HELPERS
 
 import eventprof
 from eventprof import _core
@@ -37,11 +37,11 @@ SIZE, PAGE = 12347, 4096
 
 def in_child(code, preload=True, **more):
     """Run code after native_child.py in a process of its own; give what it printed, as JSON."""
-    env = environment(**more)
+    more = WITH_HELPERS | more
     if preload:
-        env["LD_PRELOAD"] = native.library()
+        more["LD_PRELOAD"] = native.library()
     found = children.run(
-        sys.executable, HERE / "native_child.py", stdin=textwrap.dedent(code), environment=env
+        sys.executable, HERE / "native_child.py", stdin=textwrap.dedent(code), **more
     )
     return json.loads(found.stdout)
 
@@ -49,9 +49,8 @@ def in_child(code, preload=True, **more):
 def run(folder, *arguments, script=None, status=0, **more):
     if script is not None:
         (folder / "script.py").write_text(textwrap.dedent(script))
-    return children.eventprof(
-        "run", *arguments, status=status, cwd=folder, environment=environment(**more)
-    )
+    more = WITH_HELPERS | more
+    return children.eventprof("run", *arguments, status=status, cwd=folder, **more)
 
 
 def libc_blocks(path):
@@ -457,7 +456,7 @@ SCRIPT = """
 
 def test_run_native(tmp_path):
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    env = environment()
+    env = os.environ | WITH_HELPERS
     env.pop("LD_PRELOAD", None)
     found = children.eventprof(
         "run", "--native", "-o", "out.epr", "script.py", "a", "-b",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import raw
 import read_log
-from preloading import SANITIZED, environment
+from preloading import SANITIZED, WITH_HELPERS
 
 import eventprof
 from eventprof.recording import native
@@ -28,7 +28,7 @@ def test_every_two_sets_of_events():
     with_native = sys.platform == "linux" and not SANITIZED
     more = {"LD_PRELOAD": native.library()} if with_native else {}
     found = children.run(
-        sys.executable, CHILD, *(["native"] if with_native else []), environment=environment(**more)
+        sys.executable, CHILD, *(["native"] if with_native else []), **WITH_HELPERS, **more
     )
     result = json.loads(found.stdout)
     assert result["wrong"] == {}

@@ -23,10 +23,6 @@ def blocks(language):
     return [textwrap.dedent(block).strip("\n") for block in found]
 
 
-def environment():
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(filter(None, sys.path))}
-
-
 def test_the_program_of_the_command_line_gives_its_report(tmp_path):
     (program,) = blocks("python")
     (tmp_path / "orders.py").write_text(program + "\n", encoding="utf-8")
@@ -34,8 +30,9 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
     commands = re.findall(r"^\$ eventprof (.*)", text, flags=re.MULTILINE)
     expected = text.rpartition("$ eventprof")[2]
 
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": ":".join(filter(None, sys.path))}
     for command in commands:
-        done = children.eventprof(*shlex.split(command), cwd=tmp_path, environment=environment())
+        done = children.eventprof(*shlex.split(command), cwd=tmp_path, environment=environment)
 
     printed, expected = done.stdout.splitlines(), expected.splitlines()[1:]
     assert re.match(
