@@ -78,12 +78,16 @@ def texts_of(files: Iterable[Path], tests: Path) -> str:
 
 
 def needed_by(lines: str, text: str) -> str:
-    """Return those lines for pip whose package is named in a text, as a word."""
+    """Return those lines for pip whose package a text names: as a word, or in a call of to_NAME().
+
+    A test that only calls to_pandas() or to_arrow() imports neither package itself.
+    """
 
     def is_needed(line: str) -> bool:
         package = re.split(r"[\[<>=;! ]", line)[0].lower()
         name = IMPORTED_AS.get(package, package.replace("-", "_"))
-        return package in ALWAYS or re.search(rf"\b{name}\b", text) is not None
+        converts = f"to_{name.removeprefix('py')}"
+        return package in ALWAYS or re.search(rf"\b({name}|{converts})\b", text) is not None
 
     return "\n".join(filter(is_needed, lines.splitlines()))
 

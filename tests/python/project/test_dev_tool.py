@@ -321,16 +321,21 @@ def test_named_files_get_what_they_and_their_helpers_import(tmp_path):
     (helpers / "raw.py").write_text("import psutil\n")
     (folder / "conftest.py").write_text("import own\n")
     (folder / "own.py").write_text("import polars\n")
-    (folder / "test_it.py").write_text('IPython = pytest.importorskip("IPython")\n# jobs\n')
+    (folder / "test_it.py").write_text(
+        'IPython = pytest.importorskip("IPython")\n# jobs\ncalls.to_pandas()\ncalls.to_arrow()\n'
+    )
     text = environments.texts_of([folder / "test_it.py"], tmp_path)
     lines = (
-        "dask[dataframe]>=1\nipython>=8\njoblib\npolars\npsutil>=6\npytest>=8\npytest-timeout>=2.3"
+        "dask[dataframe]>=1\nduckdb\nipython>=8\njoblib\npandas>=2\npolars\npsutil>=6\npyarrow\n"
+        "pytest>=8\npytest-timeout>=2.3"
     )
 
     assert environments.needed_by(lines, text).split("\n") == [
         "ipython>=8",
+        "pandas>=2",
         "polars",
         "psutil>=6",
+        "pyarrow",
         "pytest>=8",
         "pytest-timeout>=2.3",
     ]
