@@ -1,7 +1,8 @@
 """What a dataset keeps of one recording: tables that are added to those of other recordings.
 
 A *partial* comes from one pass over the file, in the memory of its tree. The rows (slices,
-allocations, slowest, events) need the columns of all events in memory.
+allocations, slowest, events) come from the columns of all events, which may lie in files
+(array.h of the core); of these, a row group at a time is in memory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from .. import _core
 from .._optional import require
 from ..answers.tree import Tree
+from ..tables.event_rows import parts_of_rows
 from ..tables.processes import labels_text
 from .ids import function_ids, node_ids, text_id
 
@@ -41,6 +42,8 @@ SLOWEST, SLOWEST_OF_FUNCTION, SLOWEST_SHARE = 1000, 10, 500
 #: Rows of the first row group, and of the largest: each has twice the rows of the one before it. A
 #: reader skips groups by their statistics.
 FIRST_GROUP_ROWS, GROUP_ROWS = 1 << 11, 1 << 16
+#: So much of columns in files is resident before it is given back.
+RESIDENT_BYTES = 64 << 20
 #: The units of columns; all other numbers are counts, ids and lines.
 _NS = frozenset((
     "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
@@ -249,57 +252,54 @@ class Recording:
 
     def _make_slowest(self) -> Iterator[Any]:
         calls = self._trace.calls
-        function = np.ma.filled(calls["function"], -1)
-        chosen = _longest(calls["duration"], function, self._tree._lengths)
+        duration, function = (calls._column(name).values() for name in ("duration", "function"))
+        chosen = _longest(duration, function, self._tree._lengths)
         names = ("start", "duration", "self", "waited", "thread", "depth", "kind", "flags",
                  "caller_line", "allocated", "task", "name", "file", "line")  # fmt: skip
         yield from self._rows(
-            calls, chosen, names, self._call_magnitude, ("function", "caller"), "call", self._calls
+            calls, chosen, names, "duration", ("function", "caller"), "call", self._calls
         )
 
     def _make_slices(self) -> Iterator[Any]:
         calls = self._trace.calls
-        magnitude = self._call_magnitude
-        order = _falling(magnitude, calls["thread"], calls["start"])
+        order = _falling(
+            *(calls._column(name).values() for name in ("duration", "thread", "start"))
+        )
         names = ("start", "duration", "self", "waited", "thread", "depth", "kind", "flags",
                  "caller_line", "allocated", "allocated_self", "blocks", "freed",
                  "task")  # fmt: skip
         yield from self._rows(
-            calls, order, names, magnitude, ("function", "caller"), "call", self._calls
+            calls, order, names, "duration", ("function", "caller"), "call", self._calls
         )
-        self._calls = {}  # the memory of its columns is needed for those of blocks
-
-    @cached_property
-    def _call_magnitude(self) -> Array:
-        return _magnitude(self._trace.calls["duration"])
+        self._calls = {}  # the room of its columns is needed for those of blocks
 
     def _make_allocations(self) -> Iterator[Any]:
         blocks = self._trace.allocations
-        magnitude = _magnitude(blocks["size"])
-        order = _falling(magnitude, None, blocks["start"])
+        order = _falling(blocks._column("size").values(), None, blocks._column("start").values())
         names = ("start", "end", "size", "domain", "thread", "line", "flags", "call", "freed_in",
                  "free_thread", "address")  # fmt: skip
-        yield from self._rows(blocks, order, names, magnitude, ("function",))
+        yield from self._rows(blocks, order, names, "size", ("function",))
 
     def _make_events(self) -> Iterator[Any]:
         events = self._trace.events
         names = [name for name in events.columns if name not in ("function", "name", "caller")]
-        yield from self._rows(events, np.arange(len(events)), names, None, ("function", "caller"))
+        yield from self._rows(events, None, names, None, ("function", "caller"))
 
     def _rows(
         self,
         table: Table,
-        order: Array,
+        order: Array | None,
         names: Any,
-        magnitude: Array | None,
+        sized: str | None,
         functions: tuple[str, ...],
         row: str = "",
         loaded: dict[str, Loaded] | None = None,
     ) -> Iterator[Any]:
         """Yield rows in an order, a row group at a time; functions as their ids.
 
-        magnitude: a column to add, by row of the table. row: the name of a column with the row's
-        number; empty: no such column. loaded: columns of the table that another table has, too.
+        order: None: as they are. sized: the column whose magnitude becomes a column, too. row: the
+        name of a column with the row's number; empty: no such column. loaded: columns of the table
+        that another table has, too.
         """
         arrow = self._arrow
         # Each column is taken from the table once. Some are computed whenever they are asked for:
@@ -313,8 +313,8 @@ class Recording:
                 loaded[name] = _functions(table._column(name), self._function_ids, arrow)
         process = arrow.array(np.full(GROUP_ROWS, self.process))
         columns: dict[str, Loaded] = {"process": _same(process)}
-        if magnitude is not None:
-            columns["magnitude"] = _numbers(magnitude, arrow)
+        if sized is not None:
+            columns["magnitude"] = _magnitudes(table._column(sized), arrow)
         if row:
             columns[row] = Loaded(arrow.int64(), lambda rows: arrow.array(rows.astype(np.int64)))
         columns |= {name: loaded[name] for name in (*functions, *names)}
@@ -324,9 +324,18 @@ class Recording:
                 for name, each in columns.items()
             ]
         )
-        for first, last in _groups(len(order)):
-            chosen = order[first:last]
-            arrays = [each.take(chosen) for each in columns.values()]
+        resident = 0
+        for first, last in _groups(len(table) if order is None else len(order)):
+            chosen = np.arange(first, last) if order is None else order[first:last]
+            # The rows of a group may lie all over a column. The system maps 64 KiB at a time.
+            mapped = (1 + int(np.count_nonzero(np.diff(chosen >> 13)))) << 16
+            arrays = []
+            for each in columns.values():
+                arrays.append(each.take(chosen))
+                resident += mapped
+                if resident > RESIDENT_BYTES:
+                    _core.give_back()
+                    resident = 0
             yield arrow.Table.from_arrays(arrays, schema=schema)
 
 
@@ -352,20 +361,60 @@ def _groups(count: int) -> Iterator[tuple[int, int]]:
         first, size = first + size, min(2 * size, GROUP_ROWS)
 
 
-def _falling(magnitude: Array, thread: Array | None, start: Array) -> Array:
-    """Return the order of rows by magnitude, the largest first, then by thread and start.
+def _parts(count: int) -> Iterator[slice]:
+    return parts_of_rows(count, GROUP_ROWS)
 
-    The rows of a trace are in order of start already. Then NumPy sorts one number of 16 bits by
-    radix, in a third of the time of a sort by three keys.
+
+def _falling(size: Array, thread: Array | None, start: Array) -> Array:
+    """Return the order of rows by the magnitude of size, the largest first, by thread and start.
+
+    The rows of a trace are in order of start already.
     """
-    threads = 1 if thread is None else int(thread.max(initial=0)) + 1
-    if threads > 1 << 10 or (start[1:] < start[:-1]).any():
-        return np.lexsort((start, 0 * start if thread is None else thread, -magnitude))
-    key = (63 - magnitude.astype(np.uint16)) * np.uint16(threads)
+
+    def is_unordered(rows: slice) -> bool:
+        after = start[rows.start + 1 : rows.stop + 1]
+        return bool((after < start[rows.start : rows.start + len(after)]).any())
+
+    order: Array | None = None
+    if any(map(is_unordered, _parts(len(start)))):
+        for digit in range(4):
+
+            def key_of(rows: Any, digit: int = digit) -> Array:
+                key: Array = start[rows] >> 16 * digit & 0xFFFF
+                return key
+
+            order = _sorted_by(order, len(start), 1 << 16, key_of)
+    threads = 1
     if thread is not None:
-        key += thread.astype(np.uint16)
-    order: Array = np.argsort(key, kind="stable")
-    return order
+        threads = 1 + max((int(thread[rows].max()) for rows in _parts(len(start))), default=0)
+    if threads > 1:
+        assert thread is not None
+        order = _sorted_by(order, len(start), threads, thread.__getitem__)
+    return _sorted_by(order, len(start), 64, lambda rows: 63 - _magnitude(size[rows]))
+
+
+def _sorted_by(order: Array | None, count: int, keys: int, key_of: Callable[[Any], Array]) -> Array:
+    """Return rows sorted by a key below `keys`, those of one key in their order: a counting sort.
+
+    order: None: as they are. NumPy sorts 16 bits by radix.
+    """
+    kind = np.uint16 if keys <= 1 << 16 else np.int64
+    place = np.zeros(keys + 1, dtype=np.int64)
+    for part in _parts(count):
+        key = key_of(part if order is None else order[part])
+        place[1:] += np.bincount(key, minlength=keys)
+    place = np.cumsum(place)
+    found: Array = _core.new_column(count, "int32")
+    for part in _parts(count):
+        key = key_of(part if order is None else order[part]).astype(kind)
+        by_key = np.argsort(key, kind="stable")
+        key = key[by_key]
+        first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+        many = np.diff(first, append=len(key))
+        to = np.repeat(place[key[first]] - first, many) + np.arange(len(key))
+        found[to] = part.start + by_key if order is None else order[part][by_key]
+        place[key[first]] += many
+    return found
 
 
 def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Array:
@@ -373,23 +422,39 @@ def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Arr
 
     lengths: how many calls of a function took how long. Few calls are sorted by that.
     """
-    count = np.bincount(function + 1)
+    most = max((int(function[part].max()) for part in _parts(len(duration))), default=-1)
+    count = np.zeros(most + 2, dtype=np.int64)
+    for part in _parts(len(duration)):
+        count += np.bincount(function[part] + 1, minlength=len(count))
     kept = np.maximum(count // SLOWEST_SHARE, SLOWEST_OF_FUNCTION)
     of_each, of_all = _reached(lengths, kept)
-    rows = np.flatnonzero(duration >= np.minimum(of_each, of_all)[function + 1])
-    found = np.bincount(function[rows] + 1, minlength=len(count))
-    if (found < np.minimum(kept, count)).any() or (
-        np.count_nonzero(duration[rows] >= of_all) < min(SLOWEST, len(duration))
-    ):
-        rows = np.arange(len(duration))  # the lengths are not those of these calls
+    for least in (np.minimum(of_each, of_all), np.zeros_like(of_each)):
+        found, of_least, long = [np.empty(0, np.int64)], np.zeros_like(count), 0
+        for part in _parts(len(duration)):
+            took, owner = duration[part], function[part] + 1
+            rows = np.flatnonzero(took >= least[owner])
+            of_least += np.bincount(owner[rows], minlength=len(count))
+            long += int(np.count_nonzero(took[rows] >= of_all))
+            found.append(part.start + rows)
+            if sum(map(len, found)) > 2 * (kept.sum() + SLOWEST) + GROUP_ROWS:
+                found = [_longest_of(np.concatenate(found), duration, function, kept)]
+        if (of_least >= np.minimum(kept, count)).all() and long >= min(SLOWEST, len(duration)):
+            break  # else the lengths are not those of these calls
+    return _longest_of(np.concatenate(found), duration, function, kept)
+
+
+def _longest_of(rows: Array, duration: Array, function: Array, kept: Array) -> Array:
+    """Choose the longest calls of some: `SLOWEST` of all, and so many of each function."""
+    rows = np.sort(rows)
     # By duration, then by row, which is the order of start.
     rows = rows[np.argsort(-duration[rows], kind="stable")]
-    by_function = np.argsort(function[rows], kind="stable")
-    owners = function[rows][by_function]
+    owner = function[rows] + 1
+    by_function = np.argsort(owner, kind="stable")
+    owner = owner[by_function]
     chosen = np.zeros(len(rows), dtype=bool)
     chosen[:SLOWEST] = True
-    rank = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    chosen[by_function[rank < kept[owners + 1]]] = True
+    rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    chosen[by_function[rank < kept[owner]]] = True
     longest: Array = rows[chosen]
     return longest
 
@@ -435,25 +500,24 @@ def _loader(column: Column, arrow: Any) -> Loaded:
             codes = arrow.array(chosen, mask=mask)
             return arrow.DictionaryArray.from_arrays(codes, words, safe=False)
 
-    if len(values) and values[0] == values[-1] and (values == values[0]).all():
-        nulls = column.nulls()
-        mask = None if nulls is None or not nulls[0] else np.ones(GROUP_ROWS, dtype=bool)
+    def part_of(rows: Array | slice) -> Column:
+        return column.select(lambda values: values[rows])
+
+    same, some = bool(len(values)) and values[0] == values[-1], False
+    for rows in _parts(len(values)) if same or column.nullable else ():
+        part = part_of(rows)
+        nulls = part.nulls()
+        same = same and bool((part.values() == values[0]).all())
+        some = some or (nulls is not None and bool(nulls.any()))
+        if some and not same:
+            break
+    if same:
+        mask = np.ones(GROUP_ROWS, dtype=bool) if some else None
         return _same(made(np.full(GROUP_ROWS, values[0], dtype=wide), mask), column.nullable)
-    if column.null == "negative":
-        # A mask made of the chosen values takes less time than one chosen from the mask of all.
-        some = int(values.min(initial=0)) < 0
 
-        def take(rows: Array) -> Any:
-            chosen = values[rows].astype(wide, copy=False)
-            return made(chosen, chosen < 0 if some else None)
-    else:
-        nulls = column.nulls()
-        if nulls is not None and not nulls.any():
-            nulls = None
-
-        def take(rows: Array) -> Any:
-            chosen = values[rows].astype(wide, copy=False)
-            return made(chosen, None if nulls is None else nulls[rows])
+    def take(rows: Array) -> Any:
+        part = part_of(rows)
+        return made(part.values().astype(wide, copy=False), part.nulls() if some else None)
 
     return Loaded(kind, take, column.nullable)
 
@@ -464,9 +528,10 @@ def _functions(column: Column, ids: Array, arrow: Any) -> Loaded:
     return Loaded(arrow.int64(), lambda rows: arrow.array(ids[codes[rows]]))
 
 
-def _numbers(values: Array, arrow: Any) -> Loaded:
-    """Make a column of whole numbers that are all known."""
-    return Loaded(arrow.int64(), lambda rows: arrow.array(values[rows].astype(np.int64)))
+def _magnitudes(column: Column, arrow: Any) -> Loaded:
+    """Make a column of the magnitudes of another."""
+    sizes = column.values()
+    return Loaded(arrow.int64(), lambda rows: arrow.array(_magnitude(sizes[rows]).astype(np.int64)))
 
 
 def _same(whole: Any, nullable: bool = False) -> Loaded:
@@ -485,8 +550,8 @@ def _plain(column: Any, arrow: Any) -> Any:
 
 
 def _magnitude(values: Array) -> Array:
-    """Return the number of bits of each value: 0 for 0, 10 for 512 to 1,023."""
-    values = np.ma.filled(values, 0)
+    """Return the number of bits of each value: 0 for 0 and for unknown, 10 for 512 to 1,023."""
+    values = np.maximum(values, 0)
     if int(values.max(initial=0)) >= 1 << 53:  # a float64 would round up to the next power
         powers = np.int64(1) << np.arange(63, dtype=np.int64)
         bits: Array = np.searchsorted(powers, values, side="right").astype(np.int8)

@@ -75,8 +75,8 @@ def write_dataset(
         The dataset, a folder.
     rows : bool
         Write ``slices``, ``allocations`` and ``slowest``, too, for which the columns of a
-        recording's events are made in memory: about 100 bytes an event. Without, a recording needs
-        no more than its tree, however long it is.
+        recording's events are made, about 100 bytes an event; those of a large one lie in a removed
+        file. Without, a recording is read in one pass.
     events : bool
         Write ``events``, too.
     jobs : int

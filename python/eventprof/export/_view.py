@@ -14,6 +14,7 @@ from .. import _core
 from .._words import printable
 from ..answers.functions import matching, no_match
 from ..answers.own import find_own
+from ..tables import event_rows
 from ..tables.batches import TablesOfRows, in_batches, joined, read_events
 from ..tables.loss import loss_of_others
 from ..tables.processes import is_thread, process_of_threads
@@ -49,10 +50,8 @@ def json_text(text: str) -> str:
 
 
 def parts_of_rows(count: int) -> Iterator[slice]:
-    """Yield slices of all rows, for columns that may lie in files."""
-    for first in range(0, count, AT_A_TIME):
-        yield slice(first, min(first + AT_A_TIME, count))
-        _core.give_back()
+    """Yield slices of all rows, `AT_A_TIME`."""
+    return event_rows.parts_of_rows(count, AT_A_TIME)
 
 
 def full_name(name: str | None, module: str | None) -> str:

@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias, cast
 import numpy as np
 
 from .. import _core
-from .column import Array, Column, Mask, Null, Words
+from .column import Array, Column, Mask, Null, Words, code_type
+from .event_rows import parts_of_rows
 
 #: Gives values, or the codes of texts, by the column's name.
 Loader: TypeAlias = Callable[[str], Array]
@@ -53,7 +54,8 @@ def number(description: Description, load: Loader, recorded: Container[str] = ()
         known = description.null.removeprefix("no ") in recorded
 
         def nulls() -> Mask:
-            return np.full(len(load(description.name)), not known)
+            # One value for all rows: a stride of 0.
+            return np.broadcast_to(np.bool_(not known), len(load(description.name)))
 
         null = nulls
     else:
@@ -93,20 +95,19 @@ class Strings:
 
     @cached_property
     def _found(self) -> tuple[Array, Array]:
-        """The code by id, of none first; the id by code."""
+        """The code by id, of none last; the id by code."""
         used = np.zeros(1, bool)
         for ids in self._parts():
             counts = np.bincount(ids + 1, minlength=len(used))
             used = np.append(used, np.zeros(len(counts) - len(used), bool)) | (counts > 0)
         known = np.flatnonzero(used[1:])
-        codes = np.full(int(known[-1]) + 2 if len(known) else 1, -1, np.int32)
-        codes[known + 1] = np.arange(len(known))
+        codes = np.full(int(known[-1]) + 2 if len(known) else 1, -1, code_type(len(known)))
+        codes[known] = np.arange(len(known))
         return codes, known
 
     def codes(self, ids: Array) -> Array:
         """Return the codes of some rows."""
-        found: Array = self._found[0][ids + 1]
-        return found
+        return _core.gather(self._found[0], ids)
 
 
 def strings(description: Description, load: Loader, whole: Strings | None = None) -> Column:
@@ -126,7 +127,7 @@ def strings(description: Description, load: Loader, whole: Strings | None = None
     def ids() -> Array:
         return load(description.name)
 
-    of_all = whole or Strings(lambda: [ids()])
+    of_all = whole or Strings(lambda: (ids()[rows] for rows in parts_of_rows(len(ids()))))
     return Column(
         description.name,
         lambda: of_all.codes(ids()),

@@ -23,6 +23,13 @@ LOOSE = 3  # the phase of a flow that is an end of a span: source_marks.c
 AT_A_TIME = 1 << 18
 
 
+def parts_of_rows(count: int, at_a_time: int = AT_A_TIME) -> Iterator[slice]:
+    """Yield slices of all rows, for columns that may lie in files."""
+    for first in range(0, count, at_a_time):
+        yield slice(first, min(first + at_a_time, count))
+        _core.give_back()
+
+
 def parts_of_columns(load: Callable[..., Array], *names: str) -> Iterator[tuple[int, list[Array]]]:
     """Yield the first row of each part of a table, and these columns of it.
 

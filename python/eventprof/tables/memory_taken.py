@@ -43,8 +43,8 @@ class Taken:
 
     Notes
     -----
-    Numbers lie in removed files if there is a disk for these (array.h of the core), and their pages
-    go when memory is short. Memory are: the codes of texts, texts as objects, marks of unknown
+    Numbers and codes of texts lie in removed files if there is a disk for these (array.h of the
+    core), and their pages go when memory is short. Memory are: texts as objects, marks of unknown
     values, and copies. Without a disk all columns are.
     """
 
@@ -57,7 +57,9 @@ class Taken:
         columns = table._columns.values()
         #: Bytes of a row, at most: of codes and of texts as objects, of numbers and of marks.
         self._all = sum(
-            4 + 8 if column.dtype is None else self._number(column) + column.nullable
+            4 * (not self._have_files) + 8
+            if column.dtype is None
+            else self._number(column) + column.nullable
             for column in columns
         )
         for column in columns:
@@ -68,7 +70,7 @@ class Taken:
 
     def take_values(self, column: Column) -> None:
         """Take the numbers or codes of a column."""
-        self.take(self._number(column) if column.words is None else column.type().itemsize)
+        self.take(self._number(column))
 
     def take(self, bytes_each: int) -> None:
         """Take so much for each row; warn, once, if all is more than half of what there was."""

@@ -197,7 +197,10 @@ def _figure(trace: Recorded, name: str) -> Array:
 
 
 def _domain_column(load: Loader, doc: str) -> Column:
-    return Column("domain", lambda: load("domain"), words=Words(lambda: DOMAINS), doc=doc)
+    # uint8 or int8: none is -1 in both.
+    return Column(
+        "domain", lambda: load("domain").view(np.int8), words=Words(lambda: DOMAINS), doc=doc
+    )
 
 
 def _map(codes: Array, rows: Array) -> Array:

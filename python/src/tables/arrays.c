@@ -272,30 +272,44 @@ ep_py_constant(size_t count, ep_type type, int8_t value)
 }
 
 /* from[last] stands for -1 and for what is outside of the table. */
-#define GATHER(type, index_type)                            \
-    do {                                                    \
-        const type *from = PyArray_DATA(table);             \
-        const index_type *index = PyArray_DATA(indices);    \
-        type *to = PyArray_DATA(result);                    \
-        for (npy_intp i = 0; i < count; i++) {              \
-            npy_int32 at = index[i];                        \
-            valid = valid && at >= -1 && at < last;         \
-            to[i] = from[at < 0 || at >= last ? last : at]; \
-        }                                                   \
+#define GATHER(c_type, index_type)                               \
+    do {                                                         \
+        const c_type *from = PyArray_DATA(table);                \
+        const index_type *index = PyArray_DATA(indices);         \
+        c_type *to = data;                                       \
+        for (size_t i = 0, end; i < count;) {                    \
+            for (end = ep_column_part(i, count); i < end; i++) { \
+                npy_int32 at = index[i];                         \
+                valid = valid && at >= -1 && at < last;          \
+                to[i] = from[at < 0 || at >= last ? last : at];  \
+            }                                                    \
+        }                                                        \
     } while (0)
 
-#define GATHER_BY(index_type)              \
-    do {                                   \
-        if (type == NPY_INT8) {            \
-            GATHER(npy_int8, index_type);  \
-        } else if (type == NPY_INT16) {    \
-            GATHER(npy_int16, index_type); \
-        } else if (type == NPY_INT32) {    \
-            GATHER(npy_int32, index_type); \
-        } else {                           \
-            GATHER(npy_int64, index_type); \
-        }                                  \
+#define GATHER_BY(index_type)               \
+    do {                                    \
+        if (type == EP_TYPE_INT8) {         \
+            GATHER(npy_int8, index_type);   \
+        } else if (type == EP_TYPE_INT16) { \
+            GATHER(npy_int16, index_type);  \
+        } else if (type == EP_TYPE_INT32) { \
+            GATHER(npy_int32, index_type);  \
+        } else {                            \
+            GATHER(npy_int64, index_type);  \
+        }                                   \
     } while (0)
+
+/* Returns: the type of a table for gather(); -1: none that it takes. */
+static int
+type_of_table(PyArrayObject *table)
+{
+    for (int type = EP_TYPE_INT8; type <= EP_TYPE_INT64; type++) {
+        if (numbers[type] == PyArray_TYPE(table)) {
+            return PyTypeNum_ISSIGNED(numbers[type]) ? type : -1;
+        }
+    }
+    return -1;
+}
 
 PyObject *
 ep_py_gather(PyObject *module, PyObject *args)
@@ -308,19 +322,19 @@ ep_py_gather(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O!:gather", &PyArray_Type, &table, &PyArray_Type, &indices)) {
         return NULL;
     }
-    int type = PyArray_TYPE(table), index_type = PyArray_TYPE(indices);
-    if (PyArray_NDIM(table) != 1 || PyArray_NDIM(indices) != 1 || PyArray_SIZE(table) < 1 ||
+    int type = type_of_table(table), index_type = PyArray_TYPE(indices);
+    if (type < 0 || PyArray_NDIM(table) != 1 || PyArray_NDIM(indices) != 1 || PyArray_SIZE(table) < 1 ||
         !PyArray_IS_C_CONTIGUOUS(table) || !PyArray_IS_C_CONTIGUOUS(indices) ||
-        (index_type != NPY_INT32 && index_type != NPY_UINT8) ||
-        (type != NPY_INT8 && type != NPY_INT16 && type != NPY_INT32 && type != NPY_INT64)) {
+        (index_type != NPY_INT32 && index_type != NPY_UINT8)) {
         PyErr_SetString(PyExc_TypeError,
                         "gather() takes a contiguous table of signed integers that is not empty, and "
                         "contiguous int32 or uint8 indices");
         return NULL;
     }
-    npy_intp count = PyArray_SIZE(indices);
+    size_t count = (size_t)PyArray_SIZE(indices);
     npy_int32 last = (npy_int32)PyArray_SIZE(table) - 1;
-    PyArrayObject *result = (PyArrayObject *)PyArray_SimpleNew(1, &count, type);
+    void *data;
+    PyObject *result = ep_py_array(count, (ep_type)type, &data);
     if (result == NULL) {
         return NULL;
     }
@@ -337,5 +351,5 @@ ep_py_gather(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_IndexError, "gather(): an index is outside of the table");
         return NULL;
     }
-    return (PyObject *)result;
+    return result;
 }

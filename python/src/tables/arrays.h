@@ -30,7 +30,7 @@ PyObject *ep_py_constant(size_t count, ep_type type, int8_t value);
 
 /* gather(table, indices): table[indices] for int32 or uint8 indices, where -1 takes table's last
  * element, which nothing else may. Module-level function for the package; a table of signed
- * integers. */
+ * integers. A large result is a column (array.h). */
 PyObject *ep_py_gather(PyObject *module, PyObject *args);
 
 /* new_column(count, type): an array that is not initialised, for as many values as a trace has rows. */

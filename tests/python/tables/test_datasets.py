@@ -304,6 +304,7 @@ def test_slices_are_sorted_so_that_long_ones_are_found_by_statistics(made):
 ])  # fmt: skip
 def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered, monkeypatch):
     monkeypatch.setattr(parts, "SLOWEST_SHARE", 100)
+    monkeypatch.setattr(parts, "GROUP_ROWS", 1000)  # it is looked at in parts
     rng = np.random.default_rng(12347)
     count = 7919
     # As many of each magnitude; and ends of each.
@@ -318,8 +319,8 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered, monke
     magnitude = parts._magnitude(duration)
     assert magnitude.tolist() == [each.bit_length() for each in duration.tolist()]
     expected = np.lexsort((start, thread, -magnitude))
-    assert (parts._falling(magnitude, thread, start) == expected).all()
-    assert (parts._falling(magnitude, None, start) == np.lexsort((start, -magnitude))).all()
+    assert (parts._falling(duration, thread, start) == expected).all()
+    assert (parts._falling(duration, None, start) == np.lexsort((start, -magnitude))).all()
 
     order = np.argsort(-duration, kind="stable")
     kept = set(order[: parts.SLOWEST].tolist())

@@ -75,9 +75,8 @@ def test_numbers_in_files_take_no_memory_and_without_files_they_do(trace, monkey
 def test_what_was_taken_counts_as_it_was_available_before(trace, monkeypatch):
     rows = len(trace.calls)
     calls = trace.calls
-    # Two texts: 8 bytes a row as objects, and codes. The second would be more than half.
-    codes = calls._column("name").type().itemsize
-    first = rows * (8 + codes)
+    # Two texts: 8 bytes a row as objects. The second would be more than half.
+    first = rows * 8
     available(monkeypatch, 3 * first)
     assert told(lambda: calls["name"]) == []
     available(monkeypatch, 2 * first)  # of the 3 there were

@@ -76,7 +76,7 @@ def run(words, path, *, columns_mib=0, needed=""):
     "words",
     [
         *(["analyze"], ["verify"], ["events", "--last", "5"]),
-        *([verb, "-o", "{}"] for verb in ("save", "view")),
+        *([*verb.split(), "-o", "{}"] for verb in ("save", "view", "dataset --events")),
         *(
             ["export", "-o", "{}", "--format", *words.split()]
             for words in (
@@ -91,7 +91,7 @@ def run(words, path, *, columns_mib=0, needed=""):
     ids=" ".join,
 )
 def test_a_verb_does_with_a_limit(words, recording, tmp_path):
-    needed = "pyarrow.parquet" if "parquet" in words else ""
+    needed = "pyarrow.parquet" if {"parquet", "dataset"} & {*words} else ""
     if needed and importlib.util.find_spec("pyarrow") is None:
         pytest.skip("pyarrow is not installed")
     if not eventprof._core.columns_have_files():

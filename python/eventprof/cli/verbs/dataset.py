@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     make.add_argument("-o", "--output", metavar="DATASET", help="the folder to write, or to add to")
     make.add_argument(
         "--partials", action="store_true",
-        help="only what adds up: no calls, no blocks. Needs no more memory than the tree",
+        help="only what adds up: no calls, no blocks. Is read in one pass, without columns",
     )  # fmt: skip
     make.add_argument("--events", action="store_true", help="all events as well")
     make.add_argument(
