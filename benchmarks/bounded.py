@@ -56,6 +56,10 @@ VERBS = {
 }  # fmt: skip
 
 
+#: Arrow's allocator first reserves 1 GiB of addresses, which is no memory, but the limit counts it.
+NO_RESERVES = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+
+
 class Cost(NamedTuple):
     """Seconds of the processor and the peak, in bytes; and how it ended."""
 
@@ -72,7 +76,7 @@ def run(words: list[str], file: Path, limit: int | None) -> Cost:
         process = subprocess.Popen(
             [sys.executable, "-m", "eventprof", *arguments, file],
             stdout=subprocess.DEVNULL,
-            env={**os.environ, "EVENTPROF_TMPDIR": folder},
+            env={**os.environ, "EVENTPROF_TMPDIR": folder, **(NO_RESERVES if limit else {})},
             preexec_fn=limit and partial(resource.setrlimit, resource.RLIMIT_DATA, (limit, limit)),
         )
         _, status, usage = os.wait4(process.pid, 0)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .. import _core
 from .._words import did_you_mean, plural, show_ns
 from .by_function import by_function, sum_by
 from .column import Array, Column, encode
-from .event_rows import event_words
+from .event_rows import event_words, parts_of_columns
 from .kinds import CALL_FLAGS, NUMBERS
 from .table import Table
 
@@ -177,10 +178,16 @@ def _is_recorded(trace: Recorded) -> bool:
 
 def of_calls(trace: Recorded) -> Array:
     """Return the row of the sets of labels that each call began with; -1: none."""
-    core = trace._core
-    rows = trace._label_sets.rows_of(core.calls("thread"), core.calls("start"))
-    rows[core.calls("flags") & CALL_FLAGS["open_at_start"] != 0] = -1  # nobody knows
-    return rows
+    load, sets = trace._core.calls, trace._label_sets
+    count = len(load("parent"))
+    if not sets.values:
+        return np.broadcast_to(np.int32(_NONE), count)
+    found: Array = _core.new_column(count, "int32")
+    for first, (thread, start, flags) in parts_of_columns(load, "thread", "start", "flags"):
+        rows = sets.rows_of(thread, start)
+        rows[flags & CALL_FLAGS["open_at_start"] != 0] = _NONE  # nobody knows
+        found[first : first + len(rows)] = rows
+    return found
 
 
 def labels_table(trace: Recorded) -> Table:
@@ -190,12 +197,13 @@ def labels_table(trace: Recorded) -> Table:
     of_calls = trace._labels_of_calls
     spans = trace.spans
     of_spans = sets.rows_of(spans["thread"], spans["start"])
-    sums = [
-        sum_by(of_spans, np.ones(len(of_spans), np.int64), count),
-        sum_by(of_calls, np.ones(len(of_calls), np.int64), count),
-        sum_by(of_calls, core.calls("self"), count),
-        sum_by(of_calls, core.calls("allocated_self").astype(np.int64), count),
-    ]
+    sums = np.zeros((4, count), np.int64)
+    sums[0] = sum_by(of_spans, np.ones(len(of_spans), np.int64), count)
+    for first, figures in parts_of_columns(core.calls, "self", "allocated_self") if count else ():
+        sets_of = of_calls[first : first + len(figures[0])]
+        sums[1] += sum_by(sets_of, np.ones(len(sets_of), np.int64), count)
+        for row, values in enumerate(figures, 2):
+            sums[row] += sum_by(sets_of, values.astype(np.int64), count)
     rows: dict[tuple[str, str], list[int]] = {}
     for row, labels in enumerate(sets.values):
         for label in labels.items():

@@ -8,6 +8,7 @@ import numpy as np
 
 from .by_function import sum_by
 from .column import Array
+from .event_rows import parts_of_columns
 from .table import Table
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def requests_table(trace: Recorded) -> Table:
         columns[name] = [given.get(label_set[REQUEST]) for label_set in labels]
     columns["start"] = spans["start"][rows]
     columns["total"] = spans["duration"][rows]
-    columns |= _sums(trace, of_set[trace._labels_of_calls], len(rows))
+    columns |= _sums(trace, of_set, len(rows))
     columns["span"] = rows.astype(np.int32)
     columns["flags"] = spans["flags"][rows]
     units = {"allocated": "bytes"} | dict.fromkeys(
@@ -49,20 +50,31 @@ def requests_table(trace: Recorded) -> Table:
     return Table.from_columns(trace._title("requests"), columns, units=units)
 
 
-def _sums(trace: Recorded, of_call: Array, count: int) -> dict[str, Any]:
-    """Sum up calls by request; of_call: the request of each call, or -1."""
+def _sums(trace: Recorded, of_set: Array, count: int) -> dict[str, Any]:
+    """Sum up calls by request; of_set: the request of each set of labels, of none last; or -1."""
     core = trace._core
     has_lock = trace._has_lock or trace._has_waits
-    parent = core.calls("parent")
-    outermost = (of_call >= 0) & ((parent < 0) | (of_call[parent] != of_call))
-    outer = np.flatnonzero(outermost)
-    busy = sum_by(of_call[outer], core.calls("duration")[outer], count)
-    waited = core.calls("waited")[outer] if has_lock else np.zeros(len(outer), np.int64)
-    chosen = np.flatnonzero(of_call >= 0)
-    function, self_ns = core.calls("function")[chosen], core.calls("self")[chosen]
     functions = len(trace.functions)
-    keys, where = np.unique(of_call[chosen] * functions + function, return_inverse=True)
-    sums = sum_by(where.reshape(-1), self_ns, len(keys))
+    busy, waited, calls, allocated = np.zeros((4, count), np.int64)
+    keys = sums = np.empty(0, np.int64)
+    read = ("parent", "duration", "function", "self", "allocated_self")
+    of_labels = trace._labels_of_calls
+    for first, (parent, duration, *others) in parts_of_columns(core.calls, *read) if count else ():
+        request = of_set[of_labels[first : first + len(parent)]]
+        above = np.where(parent < 0, -1, of_set[of_labels[np.maximum(parent, 0)]])
+        outer = np.flatnonzero((request >= 0) & (above != request))
+        busy += sum_by(request[outer], duration[outer], count)
+        if has_lock:
+            of_part = core.calls("waited", first, len(parent))
+            waited += sum_by(request[outer], of_part[outer], count)
+        chosen = np.flatnonzero(request >= 0)
+        request, (function, self_ns, bytes_) = request[chosen], (each[chosen] for each in others)
+        calls += sum_by(request, np.ones(len(chosen), np.int64), count)
+        allocated += sum_by(request, bytes_.astype(np.int64), count)
+        keys, where = np.unique(
+            np.concatenate([keys, request * functions + function]), return_inverse=True
+        )
+        sums = sum_by(where.reshape(-1), np.concatenate([sums, self_ns]), len(keys))
     most_in = np.full(count, -1, np.int64)
     most_self = np.zeros(count, np.int64)
     # The last of equal keys wins, which is the one with the most.
@@ -73,13 +85,9 @@ def _sums(trace: Recorded, of_call: Array, count: int) -> dict[str, Any]:
     names = trace.functions["name"]
     return {
         "busy": busy,
-        "waited": np.ma.MaskedArray(
-            sum_by(of_call[outer], waited, count), mask=np.full(count, not has_lock)
-        ),
-        "calls": sum_by(of_call[chosen], np.ones(len(chosen), np.int64), count),
-        "allocated": sum_by(
-            of_call[chosen], core.calls("allocated_self")[chosen].astype(np.int64), count
-        ),
+        "waited": np.ma.MaskedArray(waited, mask=np.full(count, not has_lock)),
+        "calls": calls,
+        "allocated": allocated,
         "most_in": [None if row < 0 else names[row] for row in most_in.tolist()],
         "most_self": most_self,
     }

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import threading
+import tracemalloc
 
 import children
 import pytest
@@ -100,6 +101,20 @@ def test_a_verb_does_with_a_limit(words, recording, tmp_path):
     done = run([word.format(tmp_path / "out") for word in words], recording, needed=needed)
 
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_tables_of_labels_take_no_memory_by_call(recording):
+    trace = eventprof.open(recording)
+    calls = len(trace.calls)
+
+    tracemalloc.start()
+    try:
+        assert len(trace.requests) == len(trace.labels) == 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 8 * calls  # one array of numbers
 
 
 def test_columns_in_memory_would_break_the_limit(recording):
