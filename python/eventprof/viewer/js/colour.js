@@ -85,9 +85,13 @@ function scatter(n) {
  * @property {number[]} bands
  */
 
-/** The colour of the hatching of a kind of wait. @param {Palette} look @param {number} kind */
-export function waitColour({ bands }, kind) {
-  return bands[kind % (bands.length - 1)];
+/**
+ * The colour of the hatching of a kind of wait: it must differ from those of calls.
+ * @param {Palette} look
+ * @param {number} kind
+ */
+export function waitColour({ bands, dark }, kind) {
+  return blend(bands[kind % (bands.length - 1)], pixel(dark ? [255, 255, 255] : [0, 0, 0]), 175);
 }
 
 /**
