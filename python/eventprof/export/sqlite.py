@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ..tables.table import Table
     from . import Options
     from ._view import View
+
+#: Rows of a statement: what it costs to begin and end one is as much as a third of a row.
+_ROWS = 256
 
 
 def write(view: View, out: IO[bytes], options: Options) -> None:
@@ -78,8 +82,12 @@ def _insert(base: sqlite3.Connection, name: str, table: Table, parts: Iterator[T
     """Make a table, and put the rows of parts with numbers into it."""
     kinds = [f"{_quoted(column.name)} {_kind(column)}" for column in table._columns.values()]
     base.execute(f'create table "{name}" ({", ".join(["row integer primary key", *kinds])})')
-    marks = ", ".join("?" * (1 + len(kinds)))
-    base.executemany(f'insert into "{name}" values ({marks})', _rows(parts))
+    marks = f"({', '.join('?' * (1 + len(kinds)))})"
+    most = base.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER) // (1 + len(kinds))
+    rows = _rows(parts)
+    while some := list(itertools.islice(rows, min(most, _ROWS))):
+        insert = f'insert into "{name}" values {", ".join([marks] * len(some))}'
+        base.execute(insert, list(itertools.chain.from_iterable(some)))
 
 
 def _quoted(name: str) -> str:
