@@ -197,7 +197,13 @@ extern EP_HIDDEN const char *const ep_wait_words[EP_WAIT_FOR_COUNT];
 
 #define EP_WAIT_WORD(what, ns) ((uint64_t)(ns) << 3 | (uint64_t)(what))
 #define EP_WAIT_NS(word) ((int64_t)((word) >> 3))
-#define EP_WAIT_WHAT(word) ((ep_wait_for)((word) & 7))
+
+/* Of a damaged file, or of a later version's, it may be none of these. */
+static inline ep_wait_for
+ep_wait_what(uint64_t word)
+{
+    return (word & 7) < EP_WAIT_FOR_COUNT ? (ep_wait_for)(word & 7) : EP_WAIT_FOR_OTHER;
+}
 
 /* Each of the following sets is a constant. kind_set.def makes it from the rows of events.def for which
  * EP_KIND_IS holds. */

@@ -479,7 +479,7 @@ take_wait(ep_tree *tree, ep_tree_thread *t, unsigned kind, int64_t time_ns, uint
         ep_waiting_begin(&t->waiting, time_ns, word);
     } else if (kind == EP_KIND_WAIT) {
         int64_t ns = ep_waiting_end(&t->waiting, time_ns, word);
-        tree->waits_ns[EP_WAIT_WHAT(word)] += ns;
+        tree->waits_ns[ep_wait_what(word)] += ns;
         for (size_t depth = t->depth; depth > 0; depth--) {    /* calls that began meanwhile */
             int64_t before_ns = ns - (time_ns - t->frames[depth].start_ns);
             if (before_ns <= 0) {

@@ -166,7 +166,7 @@ typedef struct ep_tree {
     struct ep_tree_block *late;     /* blocks whose free was logged too late */
     size_t late_count, late_capacity;
     ep_tenure_clocks clocks;
-    int64_t waits_ns[8];    /* index = ep_wait_for */
+    int64_t waits_ns[EP_WAIT_FOR_COUNT];
     ep_kind_set lock_kinds;
     uint32_t floor_count;     /* nodes 1 to this are those of threads */
     uint8_t work[EP_KIND_COUNT];    /* what to do with an event of the kind: tree.c */

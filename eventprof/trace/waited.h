@@ -96,7 +96,7 @@ ep_waiting_begin(ep_waiting *w, int64_t time_ns, uint64_t word)
     *w = (ep_waiting){.waited_ns = w->waited_ns,
                       .begun_ns = time_ns,
                       .waits = true,
-                      .what = (uint8_t)EP_WAIT_WHAT(word)};
+                      .what = (uint8_t)ep_wait_what(word)};
 }
 
 /* Returns: how long it was, without what was before the window. */

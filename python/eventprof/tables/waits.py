@@ -63,7 +63,8 @@ def _rows(trace: Recorded) -> dict[str, Array]:
         "start": start,
         "duration": np.where(is_open, duration, time[row] - start),
         "thread": thread[row],
-        "kind": (word[row] & 7).astype(np.int8),
+        # Of a damaged file, or of a later version's, it may be none that is known.
+        "kind": np.minimum(word[row] & 7, _core.WAIT_WORDS.index("other")).astype(np.int8),
         "waker": _thread_rows(trace, waker),
         "caller": events["caller"][row],
         "caller_line": events["caller_line"][row],

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import io
 import json
 import queue
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -31,6 +33,21 @@ MS = 1_000_000
 
 def recorded(**options):
     return eventprof.record(**{"waits": True, "memory": False, "on_full": "grow", **options})
+
+
+def of_threads(*targets, names=None):
+    """The trace of threads that begin one after the other, and have ended."""
+    names = names or [target.__name__ for target in targets]
+    threads = [
+        threading.Thread(target=target, name=name)
+        for target, name in zip(targets, names, strict=True)
+    ]
+    with recorded() as rec:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    return rec.trace
 
 
 def of_kind(trace, kind, line=None):
@@ -76,14 +93,8 @@ def test_a_lock_names_who_gave_it_back():
         with lock:
             pass
 
-    threads = [threading.Thread(target=each, name=each.__name__) for each in (owner, victim)]
-    with recorded() as rec:
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+    trace = of_threads(owner, victim)
 
-    trace = rec.trace
     names = trace.threads["name"]
     row = the_one(of_kind(trace, "lock", victim.__code__.co_firstlineno + 2))
     assert row["duration"] > 30 * MS
@@ -113,14 +124,8 @@ def test_two_that_compute_wait_for_the_interpreters_lock():
         while time.process_time() < end:
             sum(range(100))
 
-    threads = [threading.Thread(target=compute) for _ in range(2)]
-    with recorded() as rec:
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+    waits = of_kind(of_threads(compute, compute), "gil")
 
-    waits = of_kind(rec.trace, "gil")
     assert waits["duration"].sum() > 50 * MS
     # A wait of 20 ms is four calls of the C library's function, and one row.
     assert len(waits) < 2 * waits["duration"].sum() / (4 * MS)
@@ -169,25 +174,20 @@ def test_working_time_is_not_time_of_waits():
             with lock:
                 time.sleep(0.01)
 
-    threads = [threading.Thread(target=turns) for _ in range(3)]
-    with recorded() as rec:
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+    trace = of_threads(turns, turns, turns)
 
-    tree = rec.trace._tree
+    tree = trace._tree
     assert tree.waits["sleep"] > 150 * MS
     assert tree.waits["lock"] > 150 * MS
     # Threads also wait before their first call and after their last one.
     in_calls = int(tree.own("waited_self").sum())
     assert tree.waits["sleep"] + tree.waits["lock"] <= in_calls <= sum(tree.waits.values())
-    table = rec.trace.waits
-    by_kind = {kind: int(of_kind(rec.trace, kind)["duration"].sum()) for kind in tree.waits}
+    table = trace.waits
+    by_kind = {kind: int(of_kind(trace, kind)["duration"].sum()) for kind in tree.waits}
     assert by_kind == pytest.approx(tree.waits, abs=MS)
     assert len(table)
     # By the rows of calls, of a trace whose columns are there: the same.
-    calls = rec.trace.calls
+    calls = trace.calls
     outer = np.flatnonzero(np.ma.filled(calls["parent"], -1) < 0)
     assert int(calls["waited"][outer].sum()) == in_calls
 
@@ -236,13 +236,7 @@ def recorded_digests():
         time.sleep(0.002)
         ran[threading.current_thread().name] = begin, end, processor
 
-    threads = [threading.Thread(target=digest, name=f"t{number}") for number in range(8)]
-    with recorded() as rec:
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
-    return rec.trace, ran
+    return of_threads(*[digest] * 8, names=[f"t{number}" for number in range(8)]), ran
 
 
 def test_work_is_what_the_processor_did():
@@ -293,19 +287,14 @@ def test_a_call_never_waited_longer_than_it_took():
             inner()
 
     data = bytes(4_000_000)
-    threads = [threading.Thread(target=outer) for _ in range(6)]
-    with recorded() as rec:
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+    trace = of_threads(*[outer] * 6)
 
-    calls, tree = rec.trace.calls, Tree(rec.trace)
+    calls, tree = trace.calls, Tree(trace)
     waited = calls["waited"]
     assert (waited >= 0).all()
     assert (waited <= calls["duration"]).all()
     assert waited[calls["depth"] == 0].sum() == tree.nodes["waited"][0]
-    by_function = rec.trace.functions["waited_self"].sum()
+    by_function = trace.functions["waited_self"].sum()
     assert by_function == tree.own("waited_self").sum()
 
 
@@ -342,6 +331,26 @@ def test_the_verb_says_what_the_owner_did(tmp_path):
     assert "for locks" in report
     assert "ms at program.py:10, while owner was asleep at program.py:6" in report
     assert "asleep" in report
+
+
+def test_a_wait_for_what_no_version_knows_is_for_something_else(tmp_path):
+    path = tmp_path / "later.epr"
+    with recorded(output=path):
+        time.sleep(0.01)
+    row = the_one(of_kind(eventprof.open(path), "sleep"))
+    data = path.read_bytes()
+    sleep = eventprof._core.WAIT_WORDS.index("sleep")
+    word, later = (struct.pack("<Q", row["duration"] << 3 | what) for what in (sleep, 7))
+    assert data.count(word) == 1
+    path.write_bytes(data.replace(word, later))
+
+    trace = eventprof.open(path)
+
+    assert of_kind(trace, "other")["duration"].tolist() == [row["duration"]]
+    assert trace._tree.waits["other"] == row["duration"]
+    out = io.StringIO()
+    trace.show_waits(file=out)
+    assert "for something that is not known" in out.getvalue()
 
 
 def test_a_recording_without_waits_says_how_to_have_them(tmp_path):
