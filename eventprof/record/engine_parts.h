@@ -46,6 +46,9 @@ void ep_engine_lock(void) EP_ACQUIRES(ep_engine_mutex);
 bool ep_engine_try_lock(void) EP_TRY_ACQUIRES(ep_engine_mutex);
 void ep_engine_unlock(void) EP_RELEASES(ep_engine_mutex);
 
+/* Sets EP_TODO_* of all logs that there are. */
+void ep_engine_mark_logs(uint32_t todo) EP_ENGINE_LOCKED;
+
 /* The set of kinds that hooks see becomes the union of what the running recorders want. */
 void ep_engine_update_kinds(void) EP_ENGINE_LOCKED;
 

@@ -272,13 +272,19 @@ ep_log_on_thread_exit(void *value)
 static uint32_t todo_at_birth EP_GUARDED_BY(ep_engine_mutex);
 
 void
+ep_engine_mark_logs(uint32_t todo)
+{
+    for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
+        log->todo |= todo;
+    }
+}
+
+void
 ep_engine_set_todo(uint32_t todo)
 {
     ep_engine_lock();
     todo_at_birth |= todo;
-    for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
-        log->todo |= todo;
-    }
+    ep_engine_mark_logs(todo);
     ep_engine_unlock();
 }
 
@@ -293,9 +299,7 @@ ep_engine_remind_threads(void)
     if (!ep_engine_try_lock()) {
         return EP_LOOK_NS / 10;
     }
-    for (ep_log *log = ep_engine.logs; log != NULL; log = log->next_log) {
-        log->todo |= EP_TODO_PROCESSOR;
-    }
+    ep_engine_mark_logs(EP_TODO_PROCESSOR);
     ep_engine_unlock();
     next_ns = now_ns + EP_LOOK_NS;
     return EP_LOOK_NS;

@@ -74,8 +74,8 @@ sample_regularly(void)
     ep_kind_set kinds = ep_engine_kinds();
     ep_prefault_sample((kinds & ep_kinds_of_domains(UINT64_MAX)) != 0);
     bool reminds = ep_kinds_has(kinds, EP_KIND_WAIT);
-    for (ep_log *log = ep_engine.logs; reminds && log != NULL; log = log->next_log) {
-        log->todo |= EP_TODO_PROCESSOR;    /* a first look, with which later ones are compared */
+    if (reminds) {
+        ep_engine_mark_logs(EP_TODO_PROCESSOR);    /* a first look, with which later ones are compared */
     }
     ep_prefault_remind(reminds);
 }

@@ -51,7 +51,7 @@ facts_of(program *p)
         .length_ns = p->input.length_ns,
         .open_until_ns = p->input.open_until_ns,
         .thread_process = p->input.thread_process,
-        .has_lock = true,
+        .has_lock = !p->has_waits,
     };
 }
 

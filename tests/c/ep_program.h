@@ -28,6 +28,7 @@ typedef struct program {
     ep_pair_input input;    /* length_ns: one ns after the last event, see program_input() */
     int64_t now;            /* time of the next event */
     int64_t until_ns[THREADS];    /* of processes that end, for input.open_until_ns */
+    bool has_waits;               /* waiting is told from its events, not from who had the lock */
 } program;
 
 /* ---- Writing --------------------------------------------------------------------------------- */

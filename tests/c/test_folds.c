@@ -210,24 +210,10 @@ START_TEST(waited_is_the_time_inside_tenures_of_others)
 }
 END_TEST
 
-/* As tree_of(), of a recording that has events of waits. */
-static ep_tree
-tree_by_waits(program *p, size_t most)
-{
-    ep_tree tree;
-    ep_tree_open(&tree, 0);
-    ep_fold *folds[] = {&tree.fold};
-    ep_fold_facts facts = facts_of(p);
-    facts.has_lock = false;
-    random_stream stream = {
-        .stream = {.next = random_next}, .columns = &p->columns, .most = most, .random = most};
-    ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
-    return tree;
-}
-
 START_TEST(a_wait_that_is_found_later_is_not_of_calls_that_began_meanwhile)
 {
     program *p = program_new();
+    p->has_waits = true;
     program_call(p, 0, EP_KIND_CALL, 1);
     p->now = 70;
     program_call(p, 0, EP_KIND_CALL, 2);
@@ -237,7 +223,7 @@ START_TEST(a_wait_that_is_found_later_is_not_of_calls_that_began_meanwhile)
     program_call(p, 0, EP_KIND_RETURN, NAME_OF(2));
     program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
 
-    ep_tree tree = tree_by_waits(p, 2);
+    ep_tree tree = tree_of(p, 0, 2);
     ep_calls calls = program_calls(p);
     int64_t waited[2] = {0};
     ck_assert_int_eq(ep_calls_waited(&calls, true, waited), EP_OK);
@@ -258,6 +244,7 @@ static program *
 random_waits(uint64_t *random)
 {
     program *p = program_new();
+    p->has_waits = true;
     int depth[THREADS] = {0};
     bool waits[THREADS] = {false};
     for (int event = 0; event < 200; event++) {
@@ -284,7 +271,7 @@ START_TEST(calls_and_the_tree_agree_on_recorded_waits)
         uint64_t random = seed;
         program *p = random_waits(&random);
 
-        ep_tree tree = tree_by_waits(p, 1 + seed % 9);
+        ep_tree tree = tree_of(p, 0, 1 + seed % 9);
         ep_calls calls = program_calls(p);
         int64_t *waited = must(calloc(calls.count + 1, sizeof *waited));
         ck_assert_int_eq(ep_calls_waited(&calls, true, waited), EP_OK);

@@ -482,6 +482,24 @@ take_interpreter(void)
     return -1;
 }
 
+/* A tuple of words, by their numbers. Fails: -1, exception set. */
+static int
+add_words(PyObject *module, const char *name, const char *const *words, Py_ssize_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *word = PyUnicode_FromString(words[i]);
+        if (word == NULL) {
+            Py_CLEAR(tuple);
+            break;
+        }
+        PyTuple_SET_ITEM(tuple, i, word);
+    }
+    int status = tuple != NULL ? PyModule_AddObjectRef(module, name, tuple) : -1;
+    Py_XDECREF(tuple);
+    return status;
+}
+
 static int
 module_exec(PyObject *module)
 {
@@ -509,18 +527,9 @@ module_exec(PyObject *module)
     if (ep_py_marks_init(module) < 0) {
         return -1;
     }
-    PyObject *areas = ep_py_area_words();
-    int status = areas != NULL ? PyModule_AddObjectRef(module, "AREAS", areas) : -1;
-    Py_XDECREF(areas);
-    PyObject *waits = PyTuple_New(EP_WAIT_FOR_COUNT);
-    for (Py_ssize_t what = 0; waits != NULL && what < EP_WAIT_FOR_COUNT; what++) {
-        PyTuple_SET_ITEM(waits, what, PyUnicode_FromString(ep_wait_words[what]));
-    }
-    status = waits != NULL && !PyErr_Occurred() && status == 0
-                 ? PyModule_AddObjectRef(module, "WAIT_WORDS", waits)
-                 : -1;
-    Py_XDECREF(waits);
-    if (status < 0 || PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
+    if (add_words(module, "AREAS", ep_area_words, EP_AREA_COUNT) < 0 ||
+        add_words(module, "WAIT_WORDS", ep_wait_words, EP_WAIT_FOR_COUNT) < 0 ||
+        PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
         return -1;
     }
     return PyModule_AddIntConstant(module, "SITES_USABLE", ep_py_sites_usable);

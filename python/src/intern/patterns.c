@@ -109,21 +109,6 @@ ep_py_add_area(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyObject *
-ep_py_area_words(void)
-{
-    PyObject *words = PyTuple_New(EP_AREA_COUNT);
-    for (int area = 0; words != NULL && area < EP_AREA_COUNT; area++) {
-        PyObject *word = PyUnicode_FromString(ep_area_words[area]);
-        if (word == NULL) {
-            Py_CLEAR(words);
-            break;
-        }
-        PyTuple_SET_ITEM(words, area, word);
-    }
-    return words;
-}
-
 /* ---- Of functions ---------------------------------------------------------------------------- */
 
 static uint8_t

@@ -12,9 +12,6 @@ int ep_py_add_patterns(ep_filter *filter, PyObject *include, PyObject *exclude, 
 /* add_area(word, folders, modules): areas.h's, from tuples of str; word: of an area. */
 PyObject *ep_py_add_area(PyObject *module, PyObject *args);
 
-/* The words of the areas, in order. Returns: new. */
-PyObject *ep_py_area_words(void);
-
 /* A row of functions() of a trace: (name, module, file, line, kind), of str, None and int. */
 typedef struct ep_py_function {
     ep_name_text text;
