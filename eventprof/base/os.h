@@ -71,7 +71,7 @@ int64_t ep_os_realtime_ns(void);
 int64_t ep_os_boottime_ns(void);
 
 /* For how long the calling thread ran, ever: 0.3 us. For how long it could have run, but others had the
- * processors, which takes some 10 us; -1: unknown. */
+ * processors, which takes tens of us to read; -1: unknown. */
 int64_t ep_os_thread_ran_ns(void);
 int64_t ep_os_thread_queued_ns(void);
 

@@ -96,8 +96,8 @@ class Tree:
         by_tenures = trace._has_lock and not self.has_waits
         found = trace._core.tree(max_nodes, by_tenures, lengths, by_thread)
         self._core = trace._core  # not the trace: it has the tree, and would outlive its user
-        self.has_lock = trace._has_lock or self.has_waits
-        #: What threads waited for, in ns, by the words gil, lock, sleep, io and process.
+        self.has_lock = trace._knows_waited
+        #: How long threads waited, in ns, by what for: a word of `_core.WAIT_WORDS`.
         self.waits: dict[str, int] = found.pop("waits")
         self.nodes: dict[str, Array] = found.pop("nodes")
         self.leaves: dict[str, Array] = found.pop("leaves")

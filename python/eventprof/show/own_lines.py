@@ -30,11 +30,15 @@ _WAITS = {
 }
 
 
+def _at(one: OwnLine | Place) -> str:
+    file = short_path(one.file or "?")
+    return file if one.line is None else f"{file}:{one.line}"
+
+
 def _laid_out(lines: Sequence[OwnLine], show: Any) -> list[str]:
     cells = []
     for one in lines:
-        file = short_path(one.file or "?")
-        place = file if one.line is None else f"{file}:{one.line}"
+        place = _at(one)
         what = f"in {one.name}" if one.line else f"{one.name} itself, without its calls"
         cells.append((show(one.value), percent(one.share, 1), place, what))
     widths = [max(len(row[column]) for row in cells) for column in range(3)] if cells else []
@@ -58,10 +62,6 @@ def _lock_text(trace: Trace, tree: Tree) -> list[str]:
     elif found.wakers:
         text += f", let go on by {found.wakers[0][0]}"
     return [text]
-
-
-def _at(place: Place) -> str:
-    return f"{short_path(place.file or '?')}:{place.line}"
 
 
 def _slow_text(trace: Trace, tree: Tree) -> list[str]:

@@ -92,6 +92,11 @@ class Facts:
         return has_waits(self._known)
 
     @property
+    def _knows_waited(self) -> bool:
+        """Whether there is anything that tells for how long calls waited."""
+        return self._has_lock or self._has_waits
+
+    @property
     def duration(self) -> int:
         """The length of the window in ns, or up to the time when the buffer was full."""
         return self._facts["duration_ns"]

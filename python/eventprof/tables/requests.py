@@ -53,7 +53,7 @@ def requests_table(trace: Recorded) -> Table:
 def _sums(trace: Recorded, of_set: Array, count: int) -> dict[str, Any]:
     """Sum up calls by request; of_set: the request of each set of labels, of none last; or -1."""
     core = trace._core
-    has_lock = trace._has_lock or trace._has_waits
+    has_lock = trace._knows_waited
     functions = len(trace.functions)
     busy, waited, calls, allocated = np.zeros((4, count), np.int64)
     keys = sums = np.empty(0, np.int64)

@@ -86,7 +86,7 @@ def recorded(trace: Recorded) -> set[str]:
     recorded = {"lines"} if "line" in words else set()
     if not words.isdisjoint(("malloc", "calloc", "realloc")):
         recorded.add("memory")
-    if trace._has_lock or trace._has_waits:
+    if trace._knows_waited:
         recorded.add("lock")
     return recorded
 

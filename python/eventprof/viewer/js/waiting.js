@@ -71,7 +71,7 @@ export class Waiting {
   }
 
   /**
-   * Returns the wait of a thread at a time: its kind, duration, start and waker (-1: unknown). Null: it did not wait.
+   * Returns the wait of a thread at a time: its kind, length and waker (-1: unknown). Null: it did not wait.
    * @param {number} thread
    * @param {number} time
    */
@@ -81,7 +81,7 @@ export class Waiting {
     const k = upperBound(end, time, 0, end.length);
     if (k === end.length) return null;
     const length = sum[k] - (k ? sum[k - 1] : 0);
-    return time < end[k] - length ? null : { kind: kind[k], length, start: end[k] - length, waker: waker[k] };
+    return time < end[k] - length ? null : { kind: kind[k], length, waker: waker[k] };
   }
 
   /**
