@@ -15,9 +15,10 @@
  * the end, if it took long. The thread that lets another go on, by sem_post(), is noted by its number.
  *
  * A thread that neither waits nor runs has no event: others have the processors, or it waits for what is
- * not replaced here. So each thread looks at its processor time, before an event after each 10 ms
- * (EP_TODO_PROCESSOR) and before it waits. What is neither work nor a wait since the last look is a wait
- * that ends now, for a processor as far as the system counted that, or for `other`. */
+ * not replaced here. So each thread looks at its processor time every 10 ms, before its next event
+ * (EP_TODO_PROCESSOR), and before it waits. The time since its last look that was neither work nor a
+ * recorded wait is recorded as a wait that ends now: for a processor, as far as the system counted that,
+ * and for `other` otherwise. */
 #include "compat.h"
 
 #include <errno.h>

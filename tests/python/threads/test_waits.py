@@ -240,7 +240,7 @@ def recorded_digests():
 
 
 def test_work_is_what_the_processor_did():
-    """A thread that loses its processor between its look and the begin is told of it later.
+    """The next look reports a processor that was lost before the measure began, but after a look.
 
     So of several runs one is right.
     """
