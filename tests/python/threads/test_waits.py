@@ -303,9 +303,9 @@ def test_the_verb_says_what_the_owner_did(tmp_path):
         "import threading, time\n"
         "LOCK = threading.Lock()\n"
         "def owner():\n"
-        "    for _ in range(5):\n"
+        "    for _ in range(12):\n"  # most of the run, also where the start of it is slow
         "        with LOCK:\n"
-        "            time.sleep(0.02)\n"
+        "            time.sleep(0.05)\n"
         "        time.sleep(0.005)\n"
         "def victim():\n"
         "    while threads[0].is_alive():\n"
