@@ -106,6 +106,16 @@ size_t ep_columns_in_files(void);
 void ep_columns_before_fork(void);
 void ep_columns_after_fork(void);
 
+/* Why a large column is not in a file: for the message if memory runs out then. */
+typedef struct ep_column_refusal {
+    size_t bytes;        /* of the column */
+    int os_error;        /* of the first folder that refused; 0: no folder is on a disk */
+    char folder[512];    /* the folder; "": no folder is on a disk */
+} ep_column_refusal;
+
+/* The last refusal, once: the next call does not have it. False: there was none since then. */
+bool ep_columns_take_refusal(ep_column_refusal *out);
+
 /* For the test: columns in memory take at most `bytes`. Returns: how much it was. */
 size_t ep_columns_set_in_memory(size_t bytes);
 

@@ -31,6 +31,7 @@ static struct {
     size_t in_memory EP_GUARDED_BY(lock);    /* bytes */
     size_t most_in_memory EP_GUARDED_BY(lock);
     _Atomic size_t in_files;                 /* bytes; written with the lock */
+    ep_column_refusal refusal EP_GUARDED_BY(lock);    /* bytes 0: none since it was taken */
 } columns = {.most_in_memory = EP_COLUMNS_IN_MEMORY};
 
 /* ---- Files ----------------------------------------------------------------------------------- */
@@ -70,7 +71,7 @@ nameless_file(const char *folder)
 }
 
 #define FOLDERS 3
-#define MOST_FOLDER_BYTES 512
+#define MOST_FOLDER_BYTES sizeof((ep_column_refusal *)NULL)->folder
 #define COPY_BYTES ((size_t)8 << 20)
 
 /* Empty ones are left out. */
@@ -143,6 +144,16 @@ write_all(int file, const char *from, size_t bytes)
     return true;
 }
 
+/* os_error 0: the folder did not refuse. */
+static void
+note_refusal(ep_column_refusal *refusal, const char *folder, int os_error)
+{
+    if (os_error != 0 && refusal->os_error == 0) {
+        refusal->os_error = os_error;
+        memcpy(refusal->folder, folder, sizeof refusal->folder);
+    }
+}
+
 /* Returns: a mapping of a file of its own; NULL: there is no room for one. old: the mapping is a copy of
  * that one, and takes its place; NULL: the mapping is anywhere, and zero. */
 EP_REQUIRES(lock)
@@ -151,9 +162,12 @@ map_file(size_t bytes, void *old)
 {
     int error = errno;
     void *at = NULL;
+    ep_column_refusal refusal = {.bytes = bytes};
     for (size_t i = 0; i < FOLDERS && at == NULL; i++) {
+        errno = 0;
         int file = file_in(i);
         if (file < 0) {
+            note_refusal(&refusal, folders[i], errno);
             continue;
         }
         if (fallocate(file, 0, 0, (off_t)bytes) == 0 && (old == NULL || write_all(file, old, bytes))) {
@@ -161,7 +175,11 @@ map_file(size_t bytes, void *old)
             at = mmap(old, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
             at = at != MAP_FAILED ? at : NULL;
         }
+        note_refusal(&refusal, folders[i], at == NULL ? errno : 0);
         close(file);    /* the mapping keeps it */
+    }
+    if (at == NULL) {
+        columns.refusal = refusal;
     }
     errno = error;
     return at;
@@ -360,6 +378,18 @@ void
 ep_columns_after_fork(void)
 {
     ep_mutex_unlock(&lock);
+}
+
+bool
+ep_columns_take_refusal(ep_column_refusal *out)
+{
+    if (!ep_os_lock(&lock)) {
+        return false;
+    }
+    *out = columns.refusal;
+    columns.refusal = (ep_column_refusal){0};
+    ep_mutex_unlock(&lock);
+    return out->bytes > 0;
 }
 
 size_t

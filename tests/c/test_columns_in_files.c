@@ -1,10 +1,13 @@
 /* base/array.h: columns of large traces lie in files, and hold what they held. */
 #include "ep_check.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -173,6 +176,34 @@ START_TEST(the_environment_is_read_when_it_is_asked_for)
 }
 END_TEST
 
+START_TEST(a_folder_that_refuses_is_named_once)
+{
+    if (!has_files()) {
+        return;
+    }
+    ep_column_refusal refusal;
+    (void)ep_columns_take_refusal(&refusal);
+    ck_assert_int_eq(setenv("EVENTPROF_TMPDIR", "/var/tmp", 1), 0);
+    ep_columns_read_environment();
+    struct rlimit before, small;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+
+    uint64_t *column = numbers();    /* in memory all the same */
+
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert(ep_columns_take_refusal(&refusal));
+    ck_assert_uint_eq(refusal.bytes, ROWS * sizeof *column);
+    ck_assert_int_eq(refusal.os_error, EFBIG);
+    ck_assert_str_eq(refusal.folder, "/var/tmp");
+    ck_assert(!ep_columns_take_refusal(&refusal));
+    ck_assert_uint_eq(wrong(column), 0);
+    ep_column_free(column);
+}
+END_TEST
+
 START_TEST(a_count_that_is_too_large_is_refused)
 {
     ck_assert_ptr_null(ep_column_new(SIZE_MAX / 4, 8));
@@ -197,5 +228,5 @@ END_TEST
 EP_TEST_MAIN("columns_in_files", what_was_given_back_is_still_there, the_first_columns_are_memory,
              a_zeroed_column_is_zero, a_child_sees_it_and_may_free_it,
              what_one_process_writes_into_its_own_the_other_does_not_see,
-             the_environment_is_read_when_it_is_asked_for, a_count_that_is_too_large_is_refused,
-             parts_follow_each_other)
+             the_environment_is_read_when_it_is_asked_for, a_folder_that_refuses_is_named_once,
+             a_count_that_is_too_large_is_refused, parts_follow_each_other)

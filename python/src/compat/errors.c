@@ -1,6 +1,8 @@
 /* Turns statuses of the core into exceptions; no other file does. */
 #include "errors.h"
 
+#include "array.h"
+
 static PyObject *errors[EP_ERROR_COUNT];
 
 PyObject *
@@ -48,6 +50,26 @@ ep_py_add_errors(PyObject *module)
 }
 
 PyObject *
+ep_py_no_memory(void)
+{
+    ep_column_refusal refusal;
+    if (!ep_columns_take_refusal(&refusal)) {
+        return PyErr_NoMemory();
+    }
+    size_t mib = (refusal.bytes + (1 << 20) - 1) >> 20;
+    if (refusal.os_error == 0) {
+        return PyErr_Format(PyExc_MemoryError,
+                            "out of memory; a column of %zu MiB had to be in memory, as no folder for "
+                            "columns is on a disk: name one in EVENTPROF_TMPDIR",
+                            mib);
+    }
+    return PyErr_Format(PyExc_MemoryError,
+                        "out of memory; %s cannot hold a column of %zu MiB (%s): make room there, or name "
+                        "a folder on another disk in EVENTPROF_TMPDIR",
+                        refusal.folder, mib, strerror(refusal.os_error));
+}
+
+PyObject *
 ep_py_raise(ep_status status, const ep_error *error)
 {
     static const char *const meaning[] = {
@@ -61,7 +83,7 @@ ep_py_raise(ep_status status, const ep_error *error)
         case EP_STATUS_COUNT:
             break;
         case EP_NOMEM:
-            return PyErr_NoMemory();
+            return ep_py_no_memory();
         case EP_STATE:
             type = ep_py_error(EP_ERROR_STATE);
             break;

@@ -23,6 +23,10 @@ PyObject *ep_py_error(ep_py_error_class which);
  * Returns: NULL, for the caller to return. */
 PyObject *ep_py_raise(ep_status status, const ep_error *error);
 
+/* Sets MemoryError. If a large column could not be in a file, its text names the folder, says why, and
+ * what to do. Returns: NULL, for the caller to return. */
+PyObject *ep_py_no_memory(void);
+
 /* Makes the exceptions, once, and adds them to the module. Fails: -1, exception set. */
 int ep_py_add_errors(PyObject *module);
 

@@ -5,6 +5,7 @@
 #include <numpy/arrayobject.h>
 
 #include "array.h"
+#include "errors.h"
 
 static const int numbers[] = {
     [EP_TYPE_INT8] = NPY_INT8,
@@ -99,7 +100,7 @@ ep_py_array(size_t count, ep_type type, void **data)
     /* NumPy asks for huge pages only from 4 MiB on, and does not align its arrays to them. */
     if (count * bytes >= EP_ARRAY_ALIGN_FROM) {
         *data = ep_column_new(count, bytes);
-        return *data != NULL ? owning_array(*data, count, type) : PyErr_NoMemory();
+        return *data != NULL ? owning_array(*data, count, type) : ep_py_no_memory();
     }
     PyObject *array = PyArray_SimpleNew(1, shape, numbers[type]);
     if (array != NULL) {

@@ -1,6 +1,7 @@
 """Verbs and exports of a large recording do with a limit of memory that arrays of its events would break."""
 
 import importlib.util
+import re
 import sys
 import threading
 import tracemalloc
@@ -21,18 +22,21 @@ THREADS = 3
 FREE_MIB = 112
 
 LIMITED = """
-import resource, sys
+import resource, signal, sys
 import numpy
 from eventprof import _core, cli
 
-free, columns = int(sys.argv[1]) << 20, int(sys.argv[2]) << 20
+free, columns, file = (int(word) << 20 for word in sys.argv[1:4])
 _core.columns_in_memory(columns)
-if sys.argv[3]:
-    __import__(sys.argv[3])
+if sys.argv[4]:
+    __import__(sys.argv[4])
 with open("/proc/self/status") as status:
     used = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
 resource.setrlimit(resource.RLIMIT_DATA, (used + free, used + free))
-sys.exit(cli.main(sys.argv[4:]))
+if file:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
+sys.exit(cli.main(sys.argv[5:]))
 """
 
 #: What Arrow and NumPy take for themselves, whatever the size of the recording.
@@ -65,10 +69,10 @@ def recording(tmp_path_factory):
     return path
 
 
-def run(words, path, *, columns_mib=0, needed=""):
-    """Run a verb below the limit; columns_mib: of columns in memory."""
+def run(words, path, *, columns_mib=0, file_mib=0, needed=""):
+    """Run a verb below the limit; columns_mib: of columns in memory; file_mib: of a file, 0: any."""
     return children.program(
-        LIMITED, FREE_MIB, columns_mib, needed, *words, path,
+        LIMITED, FREE_MIB, columns_mib, file_mib, needed, *words, path,
         status=None, TMPDIR="/var/tmp", **SMALL_POOLS,
     )  # fmt: skip
 
@@ -115,6 +119,32 @@ def test_tables_of_labels_take_no_memory_by_call(recording):
         tracemalloc.stop()
 
     assert peak < 8 * calls  # one array of numbers
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["trim", "-o", "{}", "--drop", "marks"],
+        ["save", "-o", "{}"],
+        ["export", "-o", "{}", "--format", "csv"],
+        ["view", "-o", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_a_full_disk_for_columns_is_named(words, recording, tmp_path):
+    if not eventprof._core.columns_have_files():
+        pytest.skip("there is no disk for columns")
+
+    done = run([word.format(tmp_path / "out") for word in words], recording, file_mib=1)
+
+    assert done.returncode == 1
+    assert re.fullmatch(
+        rf"eventprof {words[0]}: out of memory; /var/tmp cannot hold a column of \d+ MiB "
+        r"\(File too large\): make room there, or name a folder on another disk in "
+        r"EVENTPROF_TMPDIR\n",
+        done.stderr,
+    ), done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_columns_in_memory_would_break_the_limit(recording):
