@@ -18,6 +18,7 @@ def save(
     recorder_metadata: dict[str, Any],
     path: str | os.PathLike[str],
     force: bool = False,
+    beside: Callable[[], None] | None = None,
 ) -> None:
     """Write a trace to a file; see `Trace.save`.
 
@@ -31,6 +32,9 @@ def save(
         The file; ``.epr`` is the usual suffix.
     force : bool
         Replace an existing file.
+    beside : callable, optional
+        Writes what belongs to the archive; it is called when the archive is complete. If it raises,
+        there is no archive.
 
     Raises
     ------
@@ -41,7 +45,13 @@ def save(
     OSError
         The system refused, for instance with PermissionError; no file is left behind.
     """
-    write(lambda fd: core.save(fd, _pack(recorder_metadata)), path, force)
+
+    def put(fd: int) -> None:
+        core.save(fd, _pack(recorder_metadata))
+        if beside is not None:
+            beside()
+
+    write(put, path, force)
 
 
 def write(

@@ -128,9 +128,13 @@ def trim(
     if names is not None:
         metadata = names.facts(metadata)
         _rename(core, names)
-    Trace(core, metadata).save(output, force)
-    if names is not None and mapping is not None:
-        write_mapping(os.fspath(mapping), names)
+
+    def keep_names() -> None:
+        # First: without its mapping the archive's names would be lost.
+        if names is not None and mapping is not None:
+            write_mapping(os.fspath(mapping), names)
+
+    Trace(core, metadata)._save(output, force, keep_names)
     return open_recording(output)
 
 

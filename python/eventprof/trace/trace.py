@@ -415,9 +415,18 @@ class Trace(Recorded):
         Only its owner may read the new file. It appears in one step, when it is complete. Some 50 M
         events a second are written, and other threads go on meanwhile.
         """
+        self._save(path, force)
+
+    def _save(
+        self,
+        path: str | os.PathLike[str],
+        force: bool,
+        beside: Callable[[], None] | None = None,
+    ) -> None:
+        """Save, and write by `beside` what belongs to the archive: both, or neither."""
         from ..export.saving import save
 
-        save(self._core, self._recorder_metadata, path, force)
+        save(self._core, self._recorder_metadata, path, force, beside)
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
         """Put an archive of the trace into a pickle: about 1 byte an event."""

@@ -244,6 +244,32 @@ def test_equal_texts_have_equal_names_and_others_have_others(recording, tmp_path
     assert "MainThread" in part.threads["name"].tolist()
 
 
+@pytest.mark.parametrize("mib", [0, 1], ids=["for the archive", "for the mapping"])
+def test_a_full_disk_leaves_neither_archive_nor_mapping(recording, tmp_path, mib):
+    mapping = tmp_path / "names.json"
+    # What each name was given before is in it: 2 MiB.
+    mapping.write_text(json.dumps({"name": {f"n{n}": f"x{n}" for n in range(100_000)}}))
+    before = mapping.read_bytes()
+    words = ["trim", recording, "-o", tmp_path / "x.epr", "--anonymise", "--mapping", mapping]
+
+    done = children.program(
+        """
+        import resource, signal, sys
+        from eventprof import cli
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        most = int(sys.argv[1]) << 20 or 1000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        sys.exit(cli.main(sys.argv[2:]))
+        """,
+        mib, *words, status=1,
+    )  # fmt: skip
+
+    full = tmp_path / ("names.json" if mib else "x.epr")
+    assert f"{full}: File too large; nothing was written: make room, or name a file" in done.stderr
+    assert mapping.read_bytes() == before
+    assert os.listdir(tmp_path) == ["names.json"]
+
+
 def test_a_mapping_gives_the_same_names_again(recording, tmp_path):
     mapping = tmp_path / "names.json"
     first = eventprof.trim(recording, tmp_path / "1.epr", anonymise=True, mapping=mapping)
