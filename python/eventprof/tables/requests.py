@@ -71,10 +71,11 @@ def _sums(trace: Recorded, of_set: Array, count: int) -> dict[str, Any]:
         request, (function, self_ns, bytes_) = request[chosen], (each[chosen] for each in others)
         calls += sum_by(request, np.ones(len(chosen), np.int64), count)
         allocated += sum_by(request, bytes_.astype(np.int64), count)
+        known = function >= 0  # a damaged file may not have the names of all
         keys, where = np.unique(
-            np.concatenate([keys, request * functions + function]), return_inverse=True
+            np.concatenate([keys, (request * functions + function)[known]]), return_inverse=True
         )
-        sums = sum_by(where.reshape(-1), np.concatenate([sums, self_ns]), len(keys))
+        sums = sum_by(where.reshape(-1), np.concatenate([sums, self_ns[known]]), len(keys))
     most_in = np.full(count, -1, np.int64)
     most_self = np.zeros(count, np.int64)
     # The last of equal keys wins, which is the one with the most.

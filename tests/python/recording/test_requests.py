@@ -7,11 +7,13 @@ import logging
 import re
 import time
 
+import numpy as np
 import pytest
 from json_schema import conform
 
 import eventprof
 from eventprof import cli
+from eventprof.tables.requests import requests_table
 
 pytestmark = pytest.mark.version
 
@@ -407,6 +409,49 @@ def test_a_request_by_hand_is_a_call_of_the_tree_in_a_function():
     first, second = trace.requests["request"].tolist()
     of_steps = trace.calls["request"][trace.calls["name"] == "step"].tolist()
     assert of_steps == [first, second]
+
+
+def abs_of(number):
+    return number
+
+
+class Unnamed:
+    """A trace of which the longest calls have no function: a damaged file lost their names."""
+
+    def __init__(self, trace, name):
+        self._trace = trace
+        row = trace.functions["name"].tolist().index(name)
+        self._lost = trace._core.calls("function") == row
+
+    @property
+    def _core(self):
+        return self
+
+    def __getattr__(self, name):
+        return getattr(self._trace, name)
+
+    def calls(self, name, first, count):
+        values = self._trace._core.calls(name, first, count)
+        lost = self._lost[first : first + count]
+        if name == "self":
+            return np.where(lost, 1000, 1)
+        return np.where(lost, np.int32(-1), values) if name == "function" else values
+
+
+def test_a_call_without_a_function_is_the_longest_of_no_request():
+    with eventprof.record(memory=False, c_calls=False) as rec:
+        for _ in range(3):
+            with eventprof.request("job"):
+                step(1)
+                step(2)
+                sorted([1, 2], key=abs_of)
+    trace = rec.trace
+
+    found = requests_table(Unnamed(trace, "step"))
+
+    assert columns(found, "most_in", "most_self") == [("abs_of", 2)] * 3
+    for column in ("busy", "calls", "allocated"):
+        assert found[column].tolist() == trace.requests[column].tolist()
 
 
 def test_a_decorator_makes_each_run_a_request():
