@@ -67,18 +67,35 @@ def values_of(load: Callable[..., Array], column: str, rows: Array) -> Array:
     return np.concatenate(found) if found else load(column, 0, 0)
 
 
-def event_kinds(trace: Facts) -> Array:
-    """Return the kinds of all events: those of spans that are recorded as flows are the spans'."""
-    kinds: Array = trace._core.events("kind")
+def event_codes(trace: Facts, code: Array) -> Array:
+    """Return the code of each event's kind.
+
+    Parameters
+    ----------
+    trace : Facts
+        The trace.
+    code : array
+        By kind.
+
+    Notes
+    -----
+    Spans that need not nest are recorded as flows: their events have the code of a span's. The
+    flows are found part by part, as the column of all kinds may lie in a file.
+    """
+    load = trace._core.events
+    codes: Array = _core.gather(code, load("kind"))
     flow = NUMBERS["FLOW"]
     if not any(flow in recorded for *_, recorded, _lost in trace._thread_rows):
-        return kinds
-    rows = np.flatnonzero(kinds == flow)
-    words = event_words(trace, rows)
-    rows, words = rows[words & 3 == LOOSE], words[words & 3 == LOOSE]
-    kinds = kinds.copy()
-    kinds[rows] = np.where(words >> 2 & 1, NUMBERS["SPAN_END"], NUMBERS["SPAN_BEGIN"])
-    return kinds
+        return codes
+    begin_and_end = code[[NUMBERS["SPAN_BEGIN"], NUMBERS["SPAN_END"]]]
+    for rows in parts_of_rows(len(codes), AT_A_TIME // 4):  # words are larger than kinds
+        count = rows.stop - rows.start
+        flows = np.flatnonzero(load("kind", rows.start, count) == flow)
+        if len(flows):
+            words = load("word", rows.start, count)[flows]
+            loose = words & 3 == LOOSE
+            codes[rows.start + flows[loose]] = begin_and_end[words[loose] >> 2 & 1]
+    return codes
 
 
 def rows_of_kind(trace: Facts, kind: str) -> Array:

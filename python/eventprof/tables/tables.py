@@ -6,7 +6,7 @@ meaning. The numbers come from the extension, which computes them step by step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +15,7 @@ import numpy as np
 from .. import _core
 from .column import Array, Column, Null, Words, code_type
 from .descriptions import Description, Loader, described, number, strings
-from .event_rows import event_kinds, label_columns
+from .event_rows import event_codes, label_columns
 from .kinds import CALL_WORDS, DOMAINS, WORDS
 from .processes import process_of, text_column, with_process
 from .table import Compensate, Table
@@ -68,9 +68,16 @@ def _described_column(
     trace: Recorded, description: Description, load: Loader, before: Mapping[str, Column]
 ) -> Column:
     if description.reading == "event":
-        return _kind_column(description.name, lambda _: event_kinds(trace), description.meaning)
+        return _kind_column(
+            description.name, lambda code: event_codes(trace, code), description.meaning
+        )
     if description.reading == "call":
-        return _kind_column(description.name, load, description.meaning, CALL_WORDS)
+        return _kind_column(
+            description.name,
+            lambda code: _core.gather(code, load("kind")),
+            description.meaning,
+            CALL_WORDS,
+        )
     if description.reading == "domain":
         return _domain_column(load, description.meaning)
     if description.reading == "string" and description.name in ("name", "file"):
@@ -101,14 +108,17 @@ def _text_of_function(trace: Recorded, name: str, function: Column, doc: str) ->
     )
 
 
-def _kind_column(name: str, load: Loader, doc: str, words: Mapping[int, str] = WORDS) -> Column:
+def _kind_column(
+    name: str, codes: Callable[[Array], Array], doc: str, words: Mapping[int, str] = WORDS
+) -> Column:
+    """Return a column of words; `codes` gives those of the rows, from the code of each kind."""
     texts = tuple(dict.fromkeys(words.values()))
     code = np.full(max(words) + 2, -1, dtype=code_type(len(texts)))
     for kind, word in words.items():
         code[kind] = texts.index(word)
     return Column(
         name,
-        lambda: _core.gather(code, load("kind")),
+        lambda: codes(code),
         null="never",
         words=Words(lambda: texts),
         doc=doc,

@@ -11,9 +11,11 @@ import shutil
 import sys
 import sysconfig
 import threading
+import tracemalloc
 from collections import Counter
 
 import children
+import numpy as np
 import pytest
 from children import child
 
@@ -31,6 +33,10 @@ def lists(table):
 
 def line_here():
     return sys._getframe(1).f_lineno
+
+
+def nothing():
+    pass
 
 
 def round_trips(trace, tmp_path):
@@ -314,6 +320,31 @@ def test_spans_in_generators_end_where_they_began(calls, tmp_path):
         assert trace.pairing["ends_unseen"] == trace.pairing["unmatched_ends"] == 0
         words = Counter(trace.events["event"].tolist())
         assert words["span_begin"] == words["span_end"] == 20 and words["flow"] == 0
+
+
+@pytest.mark.slow
+def test_words_of_events_with_loose_spans_take_little_memory():
+    count = 500_000
+    with eventprof.record(c_calls=False, memory=False, on_full="grow") as rec:
+        for number in range(count):
+            if number % 50_000 == 0:
+                list(generator_with_span())
+            nothing()
+    events = rec.trace.events
+    assert len(events) > 2 * count
+    _ = rec.trace._core.events("kind"), rec.trace._thread_rows
+
+    tracemalloc.start()
+    try:
+        codes = events.codes("event")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak - codes.nbytes < len(events) * 3 // 4  # it was one more array of all kinds
+    words = events.categories("event")
+    for word in ("span_begin", "span_end"):
+        assert np.count_nonzero(codes == words.index(word)) == 10
 
 
 def test_spans_of_tasks_and_of_stacks_end_where_they_began():
