@@ -417,7 +417,7 @@ read_recording(ep_archive *a, ep_input *in)
     r->step_ticks = fields[6];
     r->process_id = fields[7];
     r->filtered = fields[8];
-    a->duration_ns = (int64_t)fields[9];
+    a->duration_ns = a->decoded.duration_ns = (int64_t)fields[9];
     a->info.events_written = fields[10];
     a->damaged_chunks = fields[11];
     uint32_t reason = (uint32_t)fields[12];

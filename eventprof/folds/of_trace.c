@@ -130,3 +130,68 @@ ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_loc
     ep_work_end(&work);
     return status;
 }
+
+/* ---- Before the events are read ---------------------------------------------------------------- */
+
+static bool
+lacks_events(const ep_decoded *head, const ep_recording *recording)
+{
+    uint64_t lost = 0;
+    for (size_t i = 0; i < head->thread_count; i++) {
+        for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
+            lost += head->threads[i].lost[kind];
+        }
+    }
+    return lost > 0 || head->damaged_chunks > 0 || recording->unfinished || recording->limits != 0 ||
+           recording->full_reason != EP_FULL_NOT;
+}
+
+ep_status
+ep_trace_glance(const ep_trace *trace, ep_glance *out, ep_error *error)
+{
+    ep_error unused;
+    error = error != NULL ? error : &unused;
+    *out = (ep_glance){0};
+    if (trace->has_decoded || trace->check_records || !ep_filter_is_empty(&trace->filter)) {
+        return EP_OK;
+    }
+    ep_file_reader *reader = ep_trace_log_reader(trace);
+    ep_archive *archive = ep_trace_archive(trace);
+    if (reader != NULL && ep_file_get_facts(reader)->phase == EP_FILE_FINISHED &&
+        !ep_file_get_facts(reader)->writer_lives) {
+        ep_status status = ep_file_stream_open(reader, &out->of_stream, &out->stream, error);
+        if (status != EP_OK) {
+            *out = (ep_glance){0};
+            return status;
+        }
+        out->head = ep_file_stream_head(out->stream);
+        out->recording = &out->of_stream;
+    } else if (archive != NULL) {
+        out->head = ep_archive_head(archive);
+        out->recording = ep_archive_recording(archive);
+    }
+    if (out->head != NULL && (ep_trace_file_damage(trace) > 0 || lacks_events(out->head, out->recording))) {
+        ep_glance_clear(out);
+    }
+    return EP_OK;
+}
+
+void
+ep_glance_clear(ep_glance *glance)
+{
+    if (glance->stream != NULL) {
+        ep_file_stream_close(glance->stream);
+        ep_recording_clear(&glance->of_stream);
+    }
+    *glance = (ep_glance){0};
+}
+
+uint64_t
+ep_trace_file_damage(const ep_trace *trace)
+{
+    const ep_file_reader *reader = ep_trace_log_reader(trace);
+    const ep_archive *archive = ep_trace_archive(trace);
+    return reader != NULL    ? ep_file_get_facts(reader)->note_count
+           : archive != NULL ? ep_archive_get_info(archive)->damaged
+                             : 0;
+}

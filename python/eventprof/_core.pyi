@@ -178,6 +178,11 @@ class _Facts(TypedDict):
     kinds: int
     events: int
 
+class _Glance(TypedDict):
+    duration_ns: int
+    kinds: int
+    threads: list[tuple[str | None, int, int, int, dict[int, int], dict[int, int]]]
+
 class _FileInfo(TypedDict):
     format: str
     version: tuple[int, int]
@@ -434,8 +439,11 @@ class Trace:
         threads: bytes | None,
         columns: tuple[str, ...],
         take: Callable[[dict[str, NDArray[Any]]], bool],
+        new_functions: list[tuple[int, str | None, str | None, str | None]] = ...,
         /,
     ) -> None: ...
+    def glance(self) -> _Glance | None: ...
+    def file_damage(self) -> int: ...
     def sites(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
     def verify(
         self,

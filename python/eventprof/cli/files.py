@@ -12,6 +12,7 @@ from ..tables.loss import loss_of_others
 from . import Failure
 
 if TYPE_CHECKING:
+    from ..tables.batches import Unread
     from ..trace import Trace
 
 
@@ -26,8 +27,37 @@ def add_file(parser: argparse.ArgumentParser, name: str = "file", *, several: bo
     )
 
 
+def glance(path: str) -> tuple[Trace, Unread | None]:
+    """Open a recording and read no event of it, if that is enough to print rows as they come.
+
+    Returns
+    -------
+    tuple
+        The trace, and what is known of it before its events are read; None: `load` it.
+
+    Raises
+    ------
+    Failure, OSError
+        As of `load`.
+    """
+    import eventprof
+
+    from ..tables.batches import unread
+
+    if os.path.isdir(path):
+        _allow_files()
+    with readable(path):
+        trace = eventprof.open(path)
+        return trace, unread(trace)
+
+
 def load(
-    path: str, *, may_be_empty: bool = False, fold: str | bool = False, counts: bool = False
+    path: str,
+    *,
+    may_be_empty: bool = False,
+    fold: str | bool = False,
+    counts: bool = False,
+    opened: Trace | None = None,
 ) -> Trace:
     """Open a recording.
 
@@ -42,6 +72,8 @@ def load(
         the tree that has a node for each thread. "functions": facts and functions, and no tree.
     counts : bool
         Whether only facts and counts are needed: they, too, come from one pass then.
+    opened : Trace, optional
+        The recording, if it was opened already.
 
     Returns
     -------
@@ -62,7 +94,7 @@ def load(
     if os.path.isdir(path):
         _allow_files()
     with readable(path), Bar(f"reading {os.path.basename(path)}"):
-        trace = eventprof.open(path)
+        trace = opened or eventprof.open(path)
         # Reads the events, so that errors in the file are found here.
         if fold == "functions":
             trace._core.survey()

@@ -7,21 +7,24 @@ may lie in files (array.h of the core), tables have some rows at a time (`Tables
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from .. import _core
 from .column import Column
 from .descriptions import Strings, described
 from .event_rows import parts_of_column
-from .kinds import NUMBERS
+from .kinds import NUMBERS, WORDS
 from .labels import of_calls
-from .tables import allocations_table, calls_table, events_table
+from .processes import text_column
+from .table import Table
+from .tables import allocations_table, calls_table, events_table, threads_table
 
 if TYPE_CHECKING:
     from ..trace.recorded import Recorded
     from .column import Array
-    from .table import Table
 
 _ALL_TIMES = np.iinfo(np.int64)
 
@@ -124,7 +127,6 @@ class TablesOfRows:
 
 def joined(parts: Sequence[Table]) -> Table:
     """Return a table of the rows of several parts of one table."""
-    from .table import Table
 
     def column(name: str) -> Column:
         each = [part._column(name) for part in parts]
@@ -148,13 +150,92 @@ def joined(parts: Sequence[Table]) -> Table:
     return Table(parts[0].name, [column(name) for name in names], sum(map(len, parts)))
 
 
+class Unread:
+    """What tables of events ask of a trace of which no event was read.
+
+    Functions are known as they come: `functions` has the rows that events mentioned so far, with
+    the row numbers that they have in `Trace.functions`.
+
+    Parameters
+    ----------
+    trace : Recorded
+        The recording.
+    glance : dict
+        What the core knows of it.
+    """
+
+    def __init__(self, trace: Recorded, glance: _core._Glance) -> None:
+        kinds = glance["kinds"]
+        # Whether an event of a kind is there, nobody knows yet.
+        may_be = {number: 1 for number in WORDS if kinds >> number & 1}
+        self._trace = trace
+        self._facts = {"kinds": kinds, "duration_ns": glance["duration_ns"], "events": 0}
+        no_loss: dict[int, int] = {}
+        self._thread_rows = [(*row[:4], may_be, no_loss) for row in glance["threads"]]
+        self._texts: dict[str, list[str | None]] = {"name": [], "module": [], "file": []}
+        #: The core appends to it.
+        self.new_functions: list[tuple[int, str | None, str | None, str | None]] = []
+        self._functions: Table | None = None
+        #: Parts of the file that could not be read, as far as was found.
+        self.damage = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trace, name)
+
+    def _title(self, name: str) -> str:
+        return name
+
+    @property
+    def duration(self) -> int:
+        """As of the trace."""
+        return self._facts["duration_ns"]
+
+    @property
+    def events(self) -> Table:
+        """No event, with the columns of `Trace.events`."""
+        return events_table(cast("Recorded", _Batch(cast("Recorded", self), {"row": _NO_ROWS})))
+
+    @cached_property
+    def threads(self) -> Table:
+        """As of the trace, but counts and times are not known."""
+        return threads_table(cast("Recorded", self))
+
+    @property
+    def functions(self) -> Table:
+        """The name, module and file of functions; of a row that no event mentioned yet, None."""
+        if self._functions is None or self.new_functions:
+            for row, *texts in self.new_functions:
+                for column, text in zip(self._texts.values(), texts, strict=True):
+                    column.extend([None] * (row + 1 - len(column)))
+                    column[row] = text
+            self.new_functions.clear()
+            columns = [text_column(name, tuple(each), "") for name, each in self._texts.items()]
+            self._functions = Table("functions", columns, len(self._texts["name"]))
+        return self._functions
+
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+def unread(trace: Recorded) -> Unread | None:
+    """Return what is known of a recording before its events are read.
+
+    None: they must be read first. Something is missing of it, or filters are left to do, or it is
+    of several processes, or of another tool.
+    """
+    if trace._again is None or trace._late is not None or trace._known.get("processes"):
+        return None
+    glance = trace._core.glance()
+    return None if glance is None else Unread(trace, glance)
+
+
 def in_batches(trace: Recorded) -> bool:
     """Whether `read_events` can read its events: it is of a file, and has no columns yet."""
     return trace._again is not None and not trace._core.has_columns()
 
 
 def read_events(
-    trace: Recorded,
+    trace: Recorded | Unread,
     take: Callable[[Table, Array], bool],
     *,
     start: int | None = None,
@@ -167,8 +248,9 @@ def read_events(
 
     Parameters
     ----------
-    trace : Recorded
-        The recording (`in_batches`), of which the functions are known.
+    trace : Recorded or Unread
+        The recording (`in_batches`), of which the functions are known; or that of `unread`, of
+        which they become known.
     take : callable
         Called with each batch, a part of `Trace.events`, and the numbers of its rows there; returns
         whether it wants more.
@@ -183,12 +265,13 @@ def read_events(
     every = (1 << 128) - 1 if kinds is None else kinds
 
     def give(columns: dict[str, Array]) -> bool:
-        batch = cast("Recorded", _Batch(trace, columns))
+        batch = cast("Recorded", _Batch(cast("Recorded", trace), columns))
         return take(events_table(batch), columns["row"])
 
     # The file is opened a second time: what reads it is locked meanwhile.
     assert trace._again is not None
-    trace._again().rows(
+    core = trace._again()
+    core.rows(
         _ALL_TIMES.min if start is None else start,
         _ALL_TIMES.max if end is None else end,
         every,
@@ -196,4 +279,7 @@ def read_events(
         None if threads is None else threads.astype(np.uint8).tobytes(),
         (*known, "kind", *(["word"] if trace._facts["kinds"] >> NUMBERS["FLOW"] & 1 else [])),
         give,
+        *([trace.new_functions] if isinstance(trace, Unread) else []),
     )
+    if isinstance(trace, Unread):
+        trace.damage = core.file_damage()

@@ -354,16 +354,9 @@ thread_name(const ep_trace_thread *thread)
                         : Py_NewRef(Py_None);
 }
 
-/* [(name, native_id, first_ns, last_ns, recorded by kind, lost by kind)] */
-static PyObject *
-trace_threads(PyObject *object, PyObject *unused)
+PyObject *
+ep_py_thread_rows(const ep_decoded *head)
 {
-    (void)unused;
-    ep_py_trace *self = (ep_py_trace *)object;
-    if (ep_py_trace_reach(self, EP_STEP_HEAD) < 0) {
-        return NULL;
-    }
-    const ep_decoded *head = ep_trace_head(&self->trace);
     PyObject *rows = PyList_New((Py_ssize_t)head->thread_count);
     for (size_t i = 0; rows != NULL && i < head->thread_count; i++) {
         const ep_trace_thread *thread = &head->threads[i];
@@ -379,6 +372,15 @@ trace_threads(PyObject *object, PyObject *unused)
         PyList_SET_ITEM(rows, (Py_ssize_t)i, row);
     }
     return rows;
+}
+
+static PyObject *
+trace_threads(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    return ep_py_trace_reach(self, EP_STEP_HEAD) == 0 ? ep_py_thread_rows(ep_trace_head(&self->trace))
+                                                      : NULL;
 }
 
 static PyObject *
@@ -494,6 +496,8 @@ static PyMethodDef trace_methods[] = {
     {"lost", ep_py_trace_lost, METH_NOARGS, NULL},
     {"tenures", ep_py_trace_tenures, METH_NOARGS, NULL},
     {"survey", ep_py_trace_survey, METH_NOARGS, NULL},
+    {"glance", ep_py_trace_glance, METH_NOARGS, NULL},
+    {"file_damage", ep_py_trace_file_damage, METH_NOARGS, NULL},
     {"rows", ep_py_trace_rows, METH_VARARGS, NULL},
     {"file_facts", ep_py_trace_file_facts, METH_NOARGS, NULL},
     {"save", ep_py_trace_save, METH_VARARGS, NULL},

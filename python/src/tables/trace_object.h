@@ -77,6 +77,8 @@ PyObject *ep_py_trace_new(ep_capture *capture, uint32_t only_thread, PyObject *i
 const ep_trace *ep_py_trace_paired(PyObject *trace);
 
 /* trace.c */
+/* [(name, native_id, first_ns, last_ns, recorded by kind, lost by kind)] */
+PyObject *ep_py_thread_rows(const ep_decoded *head);
 PyObject *ep_py_column_table(PyObject *module, PyObject *unused);
 
 /* trace_file.c */
@@ -129,6 +131,8 @@ PyObject *ep_py_trace_tree(PyObject *self, PyObject *args);
 PyObject *ep_py_trace_has_columns(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_rows(PyObject *object, PyObject *args);
 PyObject *ep_py_trace_survey(PyObject *object, PyObject *unused);
+PyObject *ep_py_trace_glance(PyObject *object, PyObject *unused);
+PyObject *ep_py_trace_file_damage(PyObject *object, PyObject *unused);
 PyObject *ep_py_trace_tenures(PyObject *self, PyObject *unused);
 PyObject *ep_py_trace_lost(PyObject *self, PyObject *unused);
 

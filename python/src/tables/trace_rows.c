@@ -2,7 +2,9 @@
 #include "event_rows.h"
 
 #include "arrays.h"
+#include "intern.h"
 #include "kinds.h"
+#include "names.h"
 #include "of_trace.h"
 #include "trace_object.h"
 
@@ -24,11 +26,106 @@ ep_py_trace_survey(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* glance() -> {duration_ns, kinds, threads} without reading events; None: they must be read first
+ * (ep_trace_glance()). threads: as threads(), of which nothing was recorded yet. */
+PyObject *
+ep_py_trace_glance(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    ep_glance glance;
+    ep_status status;
+    ep_error error = {.text = ""};
+    EP_PY_WITHOUT_GIL(self, status = ep_trace_glance(&self->trace, &glance, &error));
+    if (status != EP_OK) {
+        return ep_py_raise_io(status, &error, self->path);
+    }
+    if (glance.head == NULL) {
+        Py_RETURN_NONE;
+    }
+    PyObject *found = Py_BuildValue("{s:L,s:N,s:N}", "duration_ns", (long long)glance.head->duration_ns,
+                                    "kinds", ep_py_kinds(glance.recording->kinds), "threads",
+                                    ep_py_thread_rows(glance.head));
+    ep_glance_clear(&glance);
+    return found;
+}
+
+/* file_damage() -> the parts of its file that could not be read, as far as was found so far. */
+PyObject *
+ep_py_trace_file_damage(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    ep_py_trace *self = (ep_py_trace *)object;
+    uint64_t damage;
+    EP_PY_WITHOUT_GIL(self, damage = ep_trace_file_damage(&self->trace));
+    return PyLong_FromUnsignedLongLong(damage);
+}
+
 /* What gives batches to Python. */
 typedef struct taker {
     PyObject *take, *columns;    /* borrowed: the callable; a tuple of names of columns */
+    PyObject *functions;         /* borrowed: a list for functions that are new; NULL: none is wanted */
     PyThreadState *thread;       /* of the caller, who has given back the GIL */
+    uint8_t *listed;             /* function_count long, by row: whether it is in the list */
+    size_t listed_count;
 } taker;
+
+/* Fails: false, exception set. */
+static bool
+list_function(taker *to, int32_t function, uint32_t name_id)
+{
+    if (function < 0 || name_id == 0 ||
+        ((size_t)function < to->listed_count && to->listed[function])) {
+        return true;
+    }
+    if ((size_t)function >= to->listed_count) {
+        size_t count = 2 * ((size_t)function + 64);
+        uint8_t *listed = PyMem_Realloc(to->listed, count);
+        if (listed == NULL) {
+            PyErr_NoMemory();
+            return false;
+        }
+        memset(listed + to->listed_count, 0, count - to->listed_count);
+        to->listed = listed;
+        to->listed_count = count;
+    }
+    to->listed[function] = 1;
+    const ep_name *name = ep_name_get(name_id);
+    PyObject *row = Py_BuildValue("iNNN", function, ep_py_string(name->qualname),
+                                  ep_py_string(name->module), ep_py_string(name->file));
+    bool done = row != NULL && PyList_Append(to->functions, row) == 0;
+    Py_XDECREF(row);
+    return done;
+}
+
+/* A site's function, as functions.c has it, and its caller. */
+static bool
+list_site(taker *to, const ep_id_map *map, uint32_t site_id)
+{
+    const ep_site *site = ep_site_get(site_id);
+    uint32_t function = site->callee != 0 ? site->callee : site->caller;
+    return list_function(to, map->site_function[site_id], function) &&
+           list_function(to, map->site_caller[site_id], site->caller);
+}
+
+/* Lists the functions that a batch is the first to mention. Fails: false, exception set. */
+static bool
+list_functions(taker *to, const ep_trace *rows)
+{
+    const ep_columns *c = &rows->decoded.columns;
+    const ep_id_map *map = &rows->functions.map;
+    bool listed = true;
+    for (size_t row = 0; row < c->count && listed; row++) {
+        uint32_t id = c->id[row];
+        if (!ep_kind_has_name(c->kind[row])) {
+            listed = list_site(to, map, id);
+            continue;
+        }
+        listed = list_function(to, map->name_function[id], id) &&
+                 (rows->calls.row_call[row] < 0 || list_site(to, map, rows->calls.before[row].site));
+    }
+    return listed;
+}
 
 /* A fresh array. */
 static PyObject *
@@ -45,7 +142,7 @@ column_array(const ep_trace *rows, const ep_column *column)
 
 /* Fails: NULL, exception set. */
 static PyObject *
-batch_object(const taker *to, const ep_trace *rows, const int64_t *numbers)
+batch_object(taker *to, const ep_trace *rows, const int64_t *numbers)
 {
     PyObject *batch = PyDict_New();
     void *data;
@@ -53,7 +150,8 @@ batch_object(const taker *to, const ep_trace *rows, const int64_t *numbers)
     if (row != NULL) {
         memcpy(data, numbers, rows->decoded.columns.count * sizeof *numbers);
     }
-    bool failed = batch == NULL || row == NULL || PyDict_SetItemString(batch, "row", row) < 0;
+    bool failed = batch == NULL || row == NULL || PyDict_SetItemString(batch, "row", row) < 0 ||
+                  (to->functions != NULL && !list_functions(to, rows));
     Py_XDECREF(row);
     for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(to->columns); i++) {
         PyObject *name = PyTuple_GET_ITEM(to->columns, i);
@@ -98,10 +196,11 @@ check_columns(PyObject *columns)
     return 0;
 }
 
-/* rows(start, end, kinds, functions, threads, columns, take): calls `take` with a dict of arrays, the
- * columns and `row`, for each batch of the events that were chosen, until it returns false. functions,
- * threads: a byte for each row of their tables, 1: chosen; None: all. `take` may not use this trace: it is
- * locked. */
+/* rows(start, end, kinds, functions, threads, columns, take[, new_functions]): calls `take` with a dict of
+ * arrays, the columns and `row`, for each batch of the events that were chosen, until it returns false.
+ * functions, threads: a byte for each row of their tables, 1: chosen; None: all. new_functions: a list;
+ * before each call it gets (row of functions, name, module, file) of those that no earlier batch mentioned.
+ * `take` may not use this trace: it is locked. */
 PyObject *
 ep_py_trace_rows(PyObject *object, PyObject *args)
 {
@@ -111,8 +210,9 @@ ep_py_trace_rows(PyObject *object, PyObject *args)
     ep_event_rows_open(&rows);
     Py_buffer functions = {0}, threads = {0};
     long long start, end;
-    if (!PyArg_ParseTuple(args, "LLO&z*z*O!O:rows", &start, &end, ep_py_kinds_from, &rows.choice.kinds,
-                          &functions, &threads, &PyTuple_Type, &to.columns, &to.take)) {
+    if (!PyArg_ParseTuple(args, "LLO&z*z*O!O|O!:rows", &start, &end, ep_py_kinds_from,
+                          &rows.choice.kinds, &functions, &threads, &PyTuple_Type, &to.columns, &to.take,
+                          &PyList_Type, &to.functions)) {
         return NULL;
     }
     ep_status status = EP_ARGUMENT;
@@ -136,6 +236,7 @@ ep_py_trace_rows(PyObject *object, PyObject *args)
     }
     status = rows.stopped && status == EP_STATE ? EP_OK : status;
     rows.fold.type->clear(&rows.fold);
+    PyMem_Free(to.listed);
     PyBuffer_Release(&functions);
     PyBuffer_Release(&threads);
     if (PyErr_Occurred()) {

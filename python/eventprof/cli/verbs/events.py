@@ -4,6 +4,10 @@ A line has the time since the recording's start, the thread, the event, its func
 line of source: of a call the line that made it, of an allocation the line that was executing. With
 --follow, the events of a running program are listed as they come, until the program ends or Ctrl-C
 is typed; then events of different threads may be a little out of order, and times some ns off.
+
+With --limit, --from, --to or --last a recording that is whole is printed while it is read, and read
+no further than to the last event that is printed. What is before --from is read, too: the calls
+around an event began there.
 """
 
 from __future__ import annotations
@@ -15,16 +19,17 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from .. import Failure, rows
 from ..answer import tell_missing
-from ..files import add_file, load, readable
+from ..files import add_file, glance, load, readable
 from ..options import parse_time
 
 if TYPE_CHECKING:
+    from ...tables.batches import Unread
     from ...tables.column import Array
     from ...tables.table import Table
     from ...trace import Trace
@@ -114,7 +119,19 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from ...tables.batches import in_batches
 
-    trace = load(arguments.file, fold="functions")
+    opened = None
+    chosen = (arguments.limit, arguments.last, start, end)
+    if not arguments.function and any(value is not None for value in chosen):
+        opened, unread = glance(arguments.file)
+        if unread is not None:
+            choice = _Choice(unread, words, arguments, start, end)
+            _show_batches(arguments.file, unread, choice, writer)
+            writer.end(unread)
+            if unread.damage:
+                # It was found on the way: only now can be said what is missing.
+                tell_missing(load(arguments.file, counts=True), arguments)
+            return 0
+    trace = load(arguments.file, fold="functions", opened=opened)
     tell_missing(trace, arguments)
     if in_batches(trace):
         _show_batches(arguments.file, trace, _Choice(trace, words, arguments, start, end), writer)
@@ -124,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show_batches(path: str, trace: Trace, choice: _Choice, writer: _Writer) -> None:
+def _show_batches(path: str, trace: Trace | Unread, choice: _Choice, writer: _Writer) -> None:
     """Print events while they are read."""
     from ...tables.batches import read_events
 
@@ -190,7 +207,7 @@ class _Choice:
 
     def __init__(
         self,
-        trace: Trace,
+        trace: Trace | Unread,
         words: list[str] | None,
         arguments: argparse.Namespace,
         start: int | None,
@@ -201,7 +218,8 @@ class _Choice:
         may_come = arguments.follow
         self.functions = self.threads = None
         if arguments.function:
-            self.functions = rows.match_functions(trace, arguments.function, may_come=may_come)
+            known = cast("Trace", trace)  # run() has read it
+            self.functions = rows.match_functions(known, arguments.function, may_come=may_come)
         if arguments.thread:
             self.threads = _match_threads(trace, arguments.thread, may_come)
 
@@ -236,7 +254,7 @@ class _Choice:
         return mask
 
 
-def _match_threads(trace: Trace, wanted: list[str], may_come: bool) -> Array:
+def _match_threads(trace: Trace | Unread, wanted: list[str], may_come: bool) -> Array:
     table = trace.threads
     found = np.array(
         [
@@ -284,7 +302,7 @@ class _Writer:
         """Drop the events that are held back."""
         self._last.clear()
 
-    def write(self, trace: Trace, table: Table, numbers: Array | None) -> None:
+    def write(self, trace: Trace | Unread, table: Table, numbers: Array | None) -> None:
         """Write rows of `events`; `numbers` are their numbers, None: they are not known yet."""
         if self.last is not None:
             self._last.append((table, numbers))
@@ -294,7 +312,7 @@ class _Writer:
         else:
             self._write(trace, table, numbers)
 
-    def end(self, trace: Trace) -> None:
+    def end(self, trace: Trace | Unread) -> None:
         """Write what was held back: the last events are known now."""
         spare = self.held - (self.last or 0)
         for table, numbers in self._last:
@@ -304,7 +322,7 @@ class _Writer:
         if self._first:
             self._write(trace, trace.events[:0], np.empty(0, np.int64))
 
-    def _write(self, trace: Trace, table: Table, numbers: Array | None) -> None:
+    def _write(self, trace: Trace | Unread, table: Table, numbers: Array | None) -> None:
         if self._left is not None:
             table = table[: self._left]
             self._left -= len(table)
@@ -313,7 +331,7 @@ class _Writer:
         elif self._arguments.json:
             rows.write_json([table], sys.stdout, "e", numbers)
         else:
-            if self._names is None or self._names.trace is not trace:
+            if self._names is None or self._names.functions_table is not trace.functions:
                 self._names = _Names(trace)
             self._names.print(table, heading=self._first)
         self._first = False
@@ -322,9 +340,8 @@ class _Writer:
 class _Names:
     """How functions and threads of a trace are called in lines of text."""
 
-    def __init__(self, trace: Trace) -> None:
-        table = trace.functions
-        self.trace = trace
+    def __init__(self, trace: Trace | Unread) -> None:
+        table = self.functions_table = trace.functions
         self.functions = [
             rows.full_name(name, module)
             for name, module in zip(table["name"], table["module"], strict=True)
