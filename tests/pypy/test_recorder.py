@@ -363,11 +363,16 @@ def test_a_full_stack_ends_the_recording_and_is_said():
     assert sys.getprofile() is None
 
 
-def test_a_forked_child_begins_anew():
+@pytest.mark.parametrize("left", [None, *range(20, 1000, 70)])
+def test_a_forked_child_begins_anew(left):
+    """left: for how many events the parent's log has room; None: for many."""
     read, write = os.pipe()
     rec = eventprof.record(**QUIET)
     rec.start()
     programs.fib(5)
+    (mine,) = log._running[-1].logs
+    while left is not None and mine.end - mine.next > left:
+        abs(-5)
     child = os.fork()
     if child == 0:
         status = 1

@@ -466,11 +466,12 @@ class Session:
         for log in self.logs:
             log.native_id = threading.get_native_id()
             log.raised = False
-            log.lost.clear()
-            self.chunks.clear()
             # This function is recorded, too: the open calls are listed last, so only its end is.
             log.open = self._open_calls()
             log.next = 0
+            log.lost.clear()
+            # After that: until then, what this function calls could fill the log, and seal it.
+            self.chunks.clear()
 
     def stop(self) -> None:
         """Remove the hooks; a hook that another tool took over stays."""
