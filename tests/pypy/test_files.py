@@ -243,6 +243,32 @@ def test_run_records_a_script_and_ends_as_it_does(script, tmp_path):
     assert not any("eventprof" in (row.file or "") for row in functions.values() if row.calls)
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_multiprocessing_have_files_with_their_names(tmp_path, method):
+    (tmp_path / "main.py").write_text(
+        "import multiprocessing, sys\n"
+        "def work(n): return n\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context(sys.argv[1])\n"
+        "    for number in (1, 2):\n"
+        "        name = f'reader {number}'\n"
+        "        reader = context.Process(target=work, args=(number,), name=name)\n"
+        "        reader.start()\n"
+        "        reader.join()\n"
+        "        assert reader.exitcode == 0\n"
+    )
+
+    done = command("run", "-o", "x.epr", "main.py", method, directory=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for path in tmp_path.glob("x*.epr"):
+        trace = eventprof.open(path)
+        calls = sum(row.name == "work" for row in trace.calls)
+        found[trace.metadata.get("worker")] = (calls, path.name == "x.epr")
+    assert found == {None: (0, True), "reader 1": (1, False), "reader 2": (1, False)}
+
+
 def test_run_replaces_nothing_unasked(script, tmp_path):
     (tmp_path / "x.epr").write_text("mine")
 

@@ -15,6 +15,7 @@ from ..recording.recorder import makes_recorders
 from ..tables.kinds import WORDS
 from . import decode
 from .core import missing
+from .core import worker as name_of_worker
 from .trace import Trace
 
 _HOOKS = "its C interface has no hooks of the allocator, of monitoring or of references"
@@ -216,7 +217,10 @@ class Recorder(SharedRecorder):
             )
         capture = cast(Any, self)._capture()
         data = decode.decode(capture, self.options.kinds)
+        self._name_worker()
+        worker = name_of_worker()
         metadata = {
+            **({} if worker is None else {"worker": worker}),
             "clock": self.clock,
             "backend": self.backend,
             "displaced": self.displaced,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,9 +41,11 @@ class FileRecorder(Recorder):
 
     def start(self) -> None:
         """Begin, unless the file is there already or cannot be written."""
+        global _last_started
         self._parent = os.getpid()
         check(self.output, self._force)
         super().start()
+        _last_started = self
 
     def stop(self) -> None:
         """End, and save."""
@@ -56,6 +59,40 @@ class FileRecorder(Recorder):
     def _full(self) -> str | None:
         full: str | None = super()._count()[2]
         return full
+
+
+# ---- Workers of multiprocessing ------------------------------------------------------------------
+# A forked one ends by os._exit(), without what atexit knows, but runs multiprocessing's finalizers.
+
+_last_started: FileRecorder | None = None
+
+
+def _after_fork() -> None:
+    """Arrange, in a forked child, that a worker of multiprocessing saves its recording at its end.
+
+    multiprocessing calls what is registered here when it has forgotten its parent's finalizers.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and _last_started is not None:
+        util.register_after_fork(_last_started, _save_at_end)
+
+
+def _save_at_end(recorder: FileRecorder) -> None:
+    # The last of them, so that the others are recorded.
+    sys.modules["multiprocessing.util"].Finalize(None, _save, (recorder,), exitpriority=-1000)
+
+
+def _save(recorder: FileRecorder) -> None:
+    if recorder.state != "running":
+        return
+    try:
+        recorder.stop()
+    except OSError as error:
+        why = error.strerror or str(error)
+        print(f"eventprof: {error.filename}: {why}; the recording is lost", file=sys.stderr)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def make_recorder(given: Mapping[str, Any], output: str, force: bool) -> FileRecorder:
