@@ -158,6 +158,51 @@ def test_a_server_that_forks_as_gunicorn(tmp_path):
     assert workers_of(open_one(tmp_path)) == ["worker 1", "worker 2"]
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_of_billiard(tmp_path, method):
+    """Celery's workers are of this library."""
+    pytest.importorskip("billiard")
+    text = WORK.format(NAMED.strip()).replace("multiprocessing", "billiard")
+    write(tmp_path, main=text)
+
+    run(tmp_path, "--no-memory", "main.py", method)
+
+    words = {"fork": "ForkProcess-2", "spawn": "SpawnProcess-2"}
+    assert workers_of(open_one(tmp_path)) == [words[method], "reäder"]
+
+
+def test_a_pool_that_forks_as_celery(tmp_path):
+    (tmp_path / "billiard").mkdir()
+    (tmp_path / "billiard" / "__init__.py").touch()  # else an installed billiard comes first
+    write(
+        tmp_path / "billiard",
+        popen_fork="""
+            import os
+            class Popen:
+                def __init__(self, process_obj): self._launch(process_obj)
+                def _launch(self, process_obj):
+                    if os.fork() == 0:
+                        os._exit(process_obj.run())
+                    os.wait()
+        """,
+    )
+    write(
+        tmp_path,
+        main="""
+            from billiard.popen_fork import Popen
+            class Worker:
+                def __init__(self, number): self._name = f"ForkPoolWorker-{number}"
+                def run(self): return 0
+            for number in (1, 2):
+                Popen(Worker(number))
+        """,
+    )
+
+    run(tmp_path, "main.py")
+
+    assert workers_of(open_one(tmp_path)) == ["ForkPoolWorker-1", "ForkPoolWorker-2"]
+
+
 def test_a_recorder_that_a_worker_makes(tmp_path):
     made = """
         import eventprof
