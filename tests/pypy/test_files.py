@@ -21,7 +21,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 def reader():
     """The independent reader of archives, beside the other tests."""
-    path = os.path.join(REPOSITORY, "tests", "python", "read_archive.py")
+    path = os.path.join(REPOSITORY, "tests", "python", "helpers", "read_archive.py")
     spec = util.spec_from_file_location("read_archive", path)
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
