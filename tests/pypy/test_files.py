@@ -261,12 +261,15 @@ def test_workers_of_multiprocessing_have_files_with_their_names(tmp_path, method
     done = command("run", "-o", "x.epr", "main.py", method, directory=tmp_path)
 
     assert done.returncode == 0, done.stderr
+    assert "worker" not in eventprof.open(tmp_path / "x.epr").metadata
     found = {}
-    for path in tmp_path.glob("x*.epr"):
+    for path in tmp_path.glob("x-*.epr"):
         trace = eventprof.open(path)
-        calls = sum(row.name == "work" for row in trace.calls)
-        found[trace.metadata.get("worker")] = (calls, path.name == "x.epr")
-    assert found == {None: (0, True), "reader 1": (1, False), "reader 2": (1, False)}
+        # One without: multiprocessing's resource tracker, which may end later than the program.
+        if "worker" in trace.metadata:
+            calls = [row.name for row in trace.calls]
+            found[trace.metadata["worker"]] = calls.count("work")
+    assert found == {"reader 1": 1, "reader 2": 1}
 
 
 def test_run_replaces_nothing_unasked(script, tmp_path):
