@@ -18,6 +18,7 @@ from ..tables import event_rows
 from ..tables.batches import TablesOfRows, in_batches, joined, read_events
 from ..tables.loss import loss_of_others
 from ..tables.processes import is_thread, process_of_threads
+from ..tables.waits import rows_of_waits
 
 if TYPE_CHECKING:
     from ..tables.column import Array
@@ -627,21 +628,40 @@ class View:
 
     @cached_property
     def has_waited(self) -> bool:
-        """Whether another thread could hold the interpreter's lock."""
-        return self.trace.has_lock and len(self.trace._thread_rows) > 1
+        """Whether waits are known: by their events, or as another thread could have the lock."""
+        return self.trace._has_waits or (self.trace.has_lock and len(self.trace._thread_rows) > 1)
 
     def own_waited(self) -> Array:
-        """Return the part of each own time in which another thread had the interpreter's lock."""
-        return self._without_inner(self._waited_between() if self.between else self.take("waited"))
+        """Return the part of each own time in which its thread waited."""
+        if not self.between:
+            return self._without_inner(self.take("waited"))
+        by_events = self.trace._has_waits
+        return self._without_inner(
+            self._waited_between() if by_events else self._others_held_between()
+        )
 
     def _waited_between(self) -> Array:
+        """Return how long the thread of each call waited within it, as it was cut."""
+        waits = rows_of_waits(self.trace)
+        begin = waits["start"]
+        of_thread = TimesOfGroups(begin, begin + waits["duration"], waits["thread"])
+        whole, whole_duration = self.take("waited"), self.take("duration")
+        waited = _core.new_column(len(self), "int64")
+        for part in parts_of_rows(len(self)):
+            start, duration = self.start[part], self.duration[part]
+            cut = of_thread.during(start, start + duration, self.thread[part])
+            is_cut = duration < whole_duration[part]
+            waited[part] = np.where(is_cut, np.minimum(cut, duration), whole[part])
+        return waited
+
+    def _others_held_between(self) -> Array:
         """Return how long other threads had the lock within each call, as it was cut."""
         found = self.trace._core.tenures()
         begin, end, thread = found["start"], found["end"], found["thread"]
         process_of = process_of_threads(self.trace)
         of_process, of_thread = (
-            LockHeld(begin, end, process_of[thread]),
-            LockHeld(begin, end, thread),
+            TimesOfGroups(begin, end, process_of[thread]),
+            TimesOfGroups(begin, end, thread),
         )
         waited = _core.new_column(len(self), "int64")
         for part in parts_of_rows(len(self)):
@@ -812,25 +832,25 @@ def _picked(values: Array, rows: Array) -> Array:
     return found
 
 
-class LockHeld:
-    """How long the interpreter's lock was held during calls.
+class TimesOfGroups:
+    """How much of the times of a group lies within calls: of tenures, or of waits.
 
     Parameters
     ----------
     begin, end, group : array of int
-        Of each tenure. Tenures of a group do not overlap. A call is compared with those of its
-        group.
+        Of each time. A call is compared with those of its group. What overlaps counts twice.
     """
 
     def __init__(self, begin: Array, end: Array, group: Array) -> None:
-        order = np.lexsort((end, begin, group))
-        self._begin, self._end = begin[order], end[order]
-        self._before = np.concatenate([[0], np.cumsum(self._end - self._begin)])
+        self._edges = []
+        for edge in (begin, end):
+            edges = edge[np.lexsort((edge, group))]
+            self._edges.append((edges, np.concatenate([[0], np.cumsum(edges)])))
         self._bounds = np.concatenate([[0], np.cumsum(np.bincount(group))]).tolist()
 
     def during(self, start: Array, stop: Array, group: Array) -> Array:
         """Return the time for some calls; each is looked at once, however many groups there are."""
-        held = np.zeros(len(group), np.int64)
+        found = np.zeros(len(group), np.int64)
         # NumPy sorts 16 bits by radix.
         few = group.max(initial=0) < 1 << 16
         rows = np.argsort(group.astype(np.uint16) if few else group, kind="stable")
@@ -838,17 +858,18 @@ class LockHeld:
         parts = pairwise(np.append(first, len(rows)).tolist())
         for each, part in zip(present.tolist(), parts, strict=True):
             if each + 1 >= len(self._bounds):
-                continue  # it is above all groups of tenures
+                continue  # it is above all groups that have times
             low, high = self._bounds[each : each + 2]
             if low == high:
-                continue  # nobody of it had the lock
-            begins, ends, row = self._begin[low:high], self._end[low:high], rows[slice(*part)]
+                continue
+            row = rows[slice(*part)]
             for sign, times in ((1, stop[row]), (-1, start[row])):
-                place = np.searchsorted(begins, times, side="right")
-                last_end = ends[np.maximum(place - 1, 0)]
-                goes_on = np.where(place > 0, np.maximum(last_end - times, 0), 0)
-                held[row] += sign * (self._before[low + place] - goes_on)
-        return held
+                # Until a time: what has passed since each begin before it, less since each end. The
+                # sums may wrap around; their difference does not.
+                for of_edge, (edges, sums) in zip((sign, -sign), self._edges, strict=True):
+                    count = np.searchsorted(edges[low:high], times, side="right")
+                    found[row] += of_edge * (count * times - (sums[low + count] - sums[low]))
+        return found
 
 
 def intern(columns: list[Array], *, overwrite: bool = False) -> tuple[Array, list[Array]]:

@@ -43,8 +43,8 @@ def _events(trace: Recorded) -> dict[str, Array]:
     return {name: values[order] for name, values in joined.items()}
 
 
-def _rows(trace: Recorded) -> dict[str, Array]:
-    """Return the columns of waits, by thread and start."""
+def rows_of_waits(trace: Recorded) -> dict[str, Array]:
+    """Return the columns of waits by thread, one for the interpreter's lock in parts of 5 ms."""
     events = _events(trace)
     kind, thread, time, word = (events[name] for name in ("kind", "thread", "time", "word"))
     following = np.append(thread[1:], -1) == thread
@@ -59,7 +59,7 @@ def _rows(trace: Recorded) -> dict[str, Array]:
     before = np.maximum(row - 1, 0)
     is_woken = ~is_open & (kind[before] == _WAKER) & (thread[before] == thread[row])
     waker = np.where(is_woken, word[before], 0)
-    columns = {
+    return {
         "start": start,
         "duration": np.where(is_open, duration, time[row] - start),
         "thread": thread[row],
@@ -70,7 +70,6 @@ def _rows(trace: Recorded) -> dict[str, Array]:
         "caller_line": events["caller_line"][row],
         "flags": np.where(is_open, OPEN_AT_END, 0).astype(np.uint8),
     }
-    return _joined(columns)
 
 
 def _thread_rows(trace: Recorded, native: Array) -> Array:
@@ -106,7 +105,7 @@ def _joined(columns: dict[str, Array]) -> dict[str, Array]:
 
 def waits_table(trace: Recorded) -> Table:
     """Make `Trace.waits`."""
-    columns = _rows(trace)
+    columns = _joined(rows_of_waits(trace))
     order = np.argsort(columns["start"], kind="stable")
     columns = {name: values[order] for name, values in columns.items()}
 

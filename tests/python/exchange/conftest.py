@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import sys
 
 import exported
 import pytest
 from exported import TRACES
-
-import eventprof
 
 
 @pytest.fixture(scope="module", params=TRACES)
@@ -21,18 +19,9 @@ def nasty():
     return exported.nasty()
 
 
-@pytest.fixture(scope="module")
-def waiting():
-    """Two threads that both want the interpreter's lock."""
-
-    def busy():
-        for _ in range(60):
-            sum(len(str(k)) for k in range(200))
-
-    with eventprof.record() as rec:
-        threads = [threading.Thread(target=busy) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return rec.trace
+@pytest.fixture(scope="module", params=[False, True], ids=["events", "waits"])
+def waiting(request):
+    """Without events of waits, and with them."""
+    if request.param and sys.platform != "linux":
+        pytest.skip("waits are recorded on Linux alone")
+    return exported.waiting(waits=request.param)

@@ -7,8 +7,10 @@ import gzip
 import json
 import pathlib
 import struct
+import sys
 import tempfile
 import threading
+import time
 import types
 import warnings
 
@@ -78,6 +80,40 @@ def nasty():
             eventprof.counter("a counter", 1.5)
         eventprof.flow("a flow", 7, "begin")
         eventprof.flow("a flow", 7, "end")
+    return rec.trace
+
+
+def waiting(waits=False):
+    """Two threads that both want the interpreter's lock; waits: with the events of waits."""
+
+    def busy():
+        for _ in range(60):
+            sum(len(str(k)) for k in range(200))
+
+    with eventprof.record(waits=waits) as rec:
+        threads = [threading.Thread(target=busy) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return rec.trace
+
+
+def waits():
+    """A thread that sleeps while it has a lock, and one that wants it."""
+    lock = threading.Lock()
+
+    def turns():
+        for _ in range(5):
+            with lock:
+                time.sleep(0.002)
+
+    with eventprof.record(waits=True) as rec:
+        threads = [threading.Thread(target=turns) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     return rec.trace
 
 
@@ -262,6 +298,7 @@ TRACES = {
     made.__name__: made
     for made in (
         nasty, open_ends, with_loss, with_hole, zero_length, late, quoting, empty, many_threads, deep,
+        *([waits] if sys.platform == "linux" else []),
     )
 }  # fmt: skip
 

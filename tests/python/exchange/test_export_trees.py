@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import children
 import exported
@@ -432,8 +433,8 @@ def tree_sums(trace, *, sites=True, threads=False, **chosen):
 @pytest.mark.parametrize(
     "name", ["nasty", "open_ends", "with_loss", "zero_length", "late", "waiting"]
 )
-def test_the_fold_and_the_calls_make_one_tree(request, name, sites):
-    trace = request.getfixturevalue("waiting") if name == "waiting" else TRACES[name]()
+def test_the_fold_and_the_calls_make_one_tree(name, sites):
+    trace = exported.waiting() if name == "waiting" else TRACES[name]()
 
     names, of_fold = tree_sums(trace, sites=sites)
     names_of_calls, of_calls = tree_sums(trace, sites=sites, threads=True)
@@ -456,9 +457,28 @@ def test_the_whole_window_is_no_other_choice(waiting):
     assert {path: row[:upto] for path, row in part.items() if any(row[:upto])} == in_calls
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="waits are recorded on Linux alone")
+def test_a_wait_that_a_window_cuts_counts_as_far_as_it_is_inside():
+    def nap():
+        time.sleep(0.1)
+
+    with eventprof.record(waits=True, memory=False) as rec:
+        nap()
+    trace = rec.trace
+    (row,) = np.flatnonzero(trace.waits["kind"] == "sleep")
+    start, duration = (int(trace.waits[name][row]) for name in ("start", "duration"))
+
+    names, whole = tree_sums(trace, sites=True, between=(0, trace.duration + 1))
+    _, part = tree_sums(trace, sites=True, between=(start + duration // 4, start + duration // 2))
+
+    at = names.index("waited")
+    assert sum(row[at] for row in whole.values()) >= duration
+    assert sum(row[at] for row in part.values()) == duration // 2 - duration // 4
+
+
 @pytest.mark.parametrize("count", [0, 1, 997])
 def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
-    from eventprof.export._view import LockHeld
+    from eventprof.export._view import TimesOfGroups
 
     rng = np.random.default_rng(12347)
     groups = 13  # the last has no tenure
@@ -472,7 +492,7 @@ def test_tenures_of_many_processes_are_added_up_as_one_by_one(count):
     start = rng.integers(-10, 5010, 500)
     stop = start + rng.integers(0, 1000, 500)
 
-    tenures = LockHeld(begin[shuffled], end[shuffled], group[shuffled])
+    tenures = TimesOfGroups(begin[shuffled], end[shuffled], group[shuffled])
     found = tenures.during(start, stop, wanted)
 
     expected = [

@@ -13,7 +13,8 @@ from pathlib import Path
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
 TASKS, WINDOWS, KINDS, OWN = 11, 12, 13, 14
 OPENS, CLOSES = {1, 4, 5, 7, 40, 42, 44}, {2, 3, 6, 8, 9, 41, 43, 45}
-POINTS, VALUES = {*range(46, 54)}, {*range(54, 61)}
+POINTS, VALUES = {*range(46, 54)}, {*range(54, 61), *range(64, 69)}
+WITHOUT_ADDRESS = VALUES - {59, 60}  # their word is a value
 ALLOCATIONS, FREES = {*range(10, 25), *range(35, 40)}, {*range(25, 35)}
 MEM, OBJ = 1, 2
 U32, U64 = (1 << 32) - 1, (1 << 64) - 1
@@ -277,7 +278,7 @@ READERS = {
         string(data, known),
         string(data, known),
         data.zigzag(),
-        ("python", "c", "type", "object", "user", "gc", "audit", "hpy")[data.varint()],
+        ("python", "c", "type", "object", "user", "gc", "audit", "hpy", "wait")[data.varint()],
     ),
     SITES: lambda data, known: (data.varint(), data.varint(), data.zigzag(), data.zigzag()),
     THREADS: lambda data, known: {
