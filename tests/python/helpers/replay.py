@@ -36,7 +36,11 @@ CLOSING = (
 )  # fmt: skip
 IN_C = {KIND[name] for name in ("C_CALL", "C_RETURN", "C_EXCEPTION")}
 FLAGS_OF_END = {KIND["YIELD"]: YIELDED, KIND["UNWIND"]: RAISED, KIND["C_EXCEPTION"]: RAISED}
-NOT_UNDER_LOCK = {number for number, name in NAMES.items() if name.endswith(("_RAW", "_LIBC"))}
+WAIT_BEGIN, WAIT, WAKER = (KIND[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER"))
+NOT_UNDER_LOCK = {WAIT_BEGIN, WAIT, WAKER} | {
+    number for number, name in NAMES.items() if name.endswith(("_RAW", "_LIBC"))
+}
+WITH_VALUE = {number for number, _, _, _, form, *_ in _core.kind_table() if form == "value"}
 
 
 def _action(name: str) -> int:
@@ -108,10 +112,10 @@ class Replay:
         self.nodes: dict[tuple[int, int, int, int], int] = {}
         self.tenures: list[list[int]] = []  # thread, start, end, events
         self.unmatched = self.unknown_frees = 0
-        self.allocator_time = array("q")
+        self.time_of_two_words = array("q")
         self.recorded: dict[tuple[int, int], int] = defaultdict(int)  # thread, kind
         self.stacks: dict[int, list[int]] = {}
-        self._read(core, opened_of(trace) if opened is None else opened, frozenset(watched))
+        self._read(trace, opened_of(trace) if opened is None else opened, frozenset(watched))
 
     def _node(self, parent: int, function: int, caller: int, line: int) -> int:
         key = (parent, function, caller, line)
@@ -121,12 +125,21 @@ class Replay:
             self.node_keys.append(key)
         return node
 
-    def _read(self, core: Any, opened: list[tuple[int, ...]], watched: frozenset[int]) -> None:
+    def _read(self, trace: Any, opened: list[tuple[int, ...]], watched: frozenset[int]) -> None:
+        core = trace._core
+        self.by_waits = by_waits = trace._has_waits
         calls, blocks, node_of = self.calls, self.blocks, self._node
         stacks: dict[int, list[tuple[int, int]]] = defaultdict(list)  # call, key
         open_functions: dict[tuple[int, int], int] = defaultdict(int)
         # Of the interpreter's lock: time of all tenures that ended, and of those of each thread.
         ended, ended_of, tenure = 0, defaultdict(int), [-1, 0, 0, 0]
+        # Of recorded waits: the time in those that ended, and the begin of one that goes on.
+        waited_of: dict[int, int] = defaultdict(int)
+        waits_since: dict[int, int] = {}
+
+        def waited_by(thread: int) -> int:
+            return waited_of[thread] if by_waits else ended - ended_of[thread]
+
         alive: dict[int, int] = {}
         older_of: dict[int, int] = {}  # block whose address was still in use -> the older block
         suspects: list[tuple[int, int]] = []
@@ -148,7 +161,7 @@ class Replay:
                 (calls.function, function), (calls.caller, caller), (calls.caller_line, line),
                 (calls.kind, kind), (calls.depth, len(stack) - 1), (calls.flags, flags),
                 (calls.node, node_of(above, function, caller, line)), (calls.inside, 0),
-                (calls.others, ended - ended_of[thread]), (calls.waited, 0),
+                (calls.others, waited_by(thread)), (calls.waited, 0),
             ):  # fmt: skip
                 column.append(value)
 
@@ -156,7 +169,8 @@ class Replay:
             call, _ = stacks[thread].pop()
             calls.end[call] = time
             calls.flags[call] |= flags
-            calls.waited[call] = ended - ended_of[thread] - calls.others[call]
+            waited = waited_by(thread) - calls.others[call]
+            calls.waited[call] = min(waited, time - calls.start[call]) if by_waits else waited
             open_functions[thread, calls.function[call]] -= 1
             if calls.parent[call] >= 0:
                 calls.inside[calls.parent[call]] += time - calls.start[call]
@@ -164,7 +178,7 @@ class Replay:
         for thread, function, caller, line, kind, start in opened:
             begin(thread, function, caller, line, kind, start, OPEN_AT_START)
         for row, (
-            time, kind, thread, function, line, address, size, caller, caller_line,
+            time, kind, thread, function, line, address, size, caller, caller_line, word,
         ) in enumerate(_rows(core)):  # fmt: skip
             if row in watched:
                 self.stacks[row] = [calls.function[call] for call, _ in stacks[thread]]
@@ -179,7 +193,17 @@ class Replay:
                 tenure[2] = time
                 tenure[3] += 1
             action = ACTIONS[kind]
-            if action == OPENS:
+            if kind in WITH_VALUE:
+                self.time_of_two_words.append(time)
+            if kind == WAIT_BEGIN:
+                waits_since[thread] = time
+            elif kind == WAIT:
+                waits_since.pop(thread, None)
+                length = min(word >> 3, time)  # what was before the window does not count
+                waited_of[thread] += length
+                for call, _ in stacks[thread]:  # nor what was before a call
+                    calls.others[call] += max(0, length - (time - calls.start[call]))
+            elif action == OPENS:
                 begin(thread, function, caller, caller_line, kind, time, 0)
             elif action == CLOSES:
                 stack, key = stacks[thread], function * 2 + (kind in IN_C)
@@ -190,8 +214,8 @@ class Replay:
                     finish(thread, time, END_UNSEEN)
                 finish(thread, time, FLAGS_OF_END.get(kind, 0))
             elif action == BORN:
-                block, event = len(blocks.start), len(self.allocator_time)
-                self.allocator_time.append(time)
+                block, event = len(blocks.start), len(self.time_of_two_words)
+                self.time_of_two_words.append(time)
                 stack = stacks[thread]
                 previous = -1
                 if NAMES[kind].startswith("REALLOC"):
@@ -211,8 +235,8 @@ class Replay:
                 ):  # fmt: skip
                     column.append(value)
             elif action == DIES:
-                event = len(self.allocator_time)
-                self.allocator_time.append(time)
+                event = len(self.time_of_two_words)
+                self.time_of_two_words.append(time)
                 moves = NAMES[kind].startswith("REALLOC")
                 block = alive.get(address, -1)
                 if (
@@ -241,7 +265,7 @@ class Replay:
                     blocks.flags[block] |= BRIEF if last_born.get(thread) == block else 0
                     blocks.flags[block] |= LOCAL if call >= 0 and call == blocks.call[block] else 0
             elif action == FAILS:
-                self.allocator_time.append(time)
+                self.time_of_two_words.append(time)
                 block, domain, was = moving.pop(thread, (-1, -1, -1))
                 if (
                     block >= 0
@@ -256,6 +280,8 @@ class Replay:
         if tenure[0] >= 0:
             ended += tenure[2] - tenure[1]
             ended_of[tenure[0]] += tenure[2] - tenure[1]
+        for thread, since in waits_since.items():
+            waited_of[thread] += max(0, self.length - since)
         for thread, stack in stacks.items():
             while stack:
                 finish(thread, self.length, OPEN_AT_END)
@@ -319,7 +345,7 @@ class Replay:
         blocks = np.concatenate([-np.ones_like(size[died]), np.ones_like(size)])
         order = np.argsort(order_key, kind="stable")
         times = (
-            np.frombuffer(self.allocator_time, np.int64) if len(self.allocator_time) else order_key
+            np.frombuffer(self.time_of_two_words, np.int64) if len(self.time_of_two_words) else order_key
         )
         return times[order_key[order] // 2], np.cumsum(bytes_[order]), np.cumsum(blocks[order])
 
@@ -486,7 +512,8 @@ class Replay:
             if function >= 0 and is_own[function]:
                 owner[node] = (function, -1)
             charged[owner[node]]["self"] += nodes[node]["self"]
-            if function < 0 or not is_blocking[function]:
+            # Without waits, the whole of a call that blocks is no working time.
+            if self.by_waits or function < 0 or not is_blocking[function]:
                 charged[owner[node]]["waited"] += nodes[node]["waited_self"]
         for (node, function, line), figures in leaves.items():
             line_key = (function, line) if function >= 0 and is_own[function] else owner[node]
@@ -513,6 +540,7 @@ def _rows(core: Any) -> Iterator[tuple[int, ...]]:
         "size",
         "caller",
         "caller_line",
+        "word",
     )
     columns = [core.events(name) for name in names]
     for first in range(0, len(columns[0]), PART):
@@ -595,7 +623,7 @@ def differences(trace: Any, replay: Replay | None = None) -> Found:
     replay = Replay(trace) if replay is None else replay
     core = trace._core
     for name, ours in replay.call_columns().items():
-        if name == "waited" and not trace.has_lock:
+        if name == "waited" and not trace._knows_waited:
             continue
         found.arrays(f"calls.{name}", ours, core.calls(name))
     for name in replay.blocks.names:
@@ -608,7 +636,7 @@ def differences(trace: Any, replay: Replay | None = None) -> Found:
     count = len(trace.functions)
     sums = trace._function_figures | trace._percentiles
     for name, ours in replay.functions(count).items():
-        if name.startswith("waited") and not trace.has_lock:
+        if name.startswith("waited") and not trace._knows_waited:
             continue
         near = np.where((name[0] == "p") & (ours >= 128), ours / 100, 0)
         theirs = np.where(np.abs(sums[name] - ours) <= near, ours, sums[name])
@@ -623,9 +651,9 @@ def differences(trace: Any, replay: Replay | None = None) -> Found:
         "peak", (max(peak_time, 0), most), (max(int(fresh_peak.time or 0), 0), fresh_peak.bytes)
     )
     found.equal("leaks", int(live[-1]) if len(live) else 0, sum(trace.leaks()["bytes"].tolist()))
-    _compare_trees(found, "tree, from the file", replay, tree_before, trace.has_lock)
+    _compare_trees(found, "tree, from the file", replay, tree_before, trace._knows_waited)
     again = eventprof.answers.tree.Tree(trace)
-    _compare_trees(found, "tree, from columns", replay, again, trace.has_lock)
+    _compare_trees(found, "tree, from columns", replay, again, trace._knows_waited)
     _compare_own(found, replay, trace)
     if trace.has_lock:
         gil = trace.gil
@@ -641,7 +669,7 @@ def _numbers(table: Any) -> list[str]:
     return [name for name in table.columns if np.ma.getdata(table[name]).dtype.kind in "iuf"]
 
 
-def _compare_trees(found: Found, title: str, replay: Replay, tree: Any, has_lock: bool) -> None:
+def _compare_trees(found: Found, title: str, replay: Replay, tree: Any, knows_waited: bool) -> None:
     nodes, leaves = replay.tree()
     path = paths_of(replay.node_keys)
     ours = {path[node]: figures for node, figures in nodes.items()}
@@ -659,7 +687,7 @@ def _compare_trees(found: Found, title: str, replay: Replay, tree: Any, has_lock
         return
     their_path = paths_of(keys)
     names = ["calls", "resumes", "raised", "total", "self", "longest", "shortest", "freed"]
-    names += ["waited", "waited_self"] if has_lock else []
+    names += ["waited", "waited_self"] if knows_waited else []
     columns = {name: tree.own(name).tolist() for name in names if name != "total"}
     columns["total"] = tree.nodes["total"].tolist()
     theirs = {
@@ -695,7 +723,7 @@ def _compare_own(found: Found, replay: Replay, trace: Any) -> None:
     is_own, is_blocking = tree.is_own(trace._own_patterns).tolist(), tree.is_blocking.tolist()
     ours = replay.own(is_own, is_blocking)
     names = ["calls", "total", "self", "allocated", "blocks", "live", "at_peak"]
-    names += ["waited"] if trace.has_lock else []
+    names += ["waited"] if trace._knows_waited else []
     rows = zip(
         *(np.ma.filled(own[name], -1).tolist() for name in ("function", "line", *names)),
         strict=True,

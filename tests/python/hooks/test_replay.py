@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import numpy as np
@@ -93,6 +94,7 @@ def recorded(path, **options):
         {"c_calls": False},
         {"calls": False, "c_calls": False},
         {"memory": False},
+        {"waits": sys.platform == "linux"},
         {"exclude": ["*leaf"], "max_depth": 6},
         {"buffer": "1 MiB", "on_full": "stop"},
     ],
