@@ -139,7 +139,7 @@ OPTIONS = (
     Option("audit", _text, "GLOB", "audit events with these names, '*': all; can be repeated",
            several=True),
     Option("waits", _switch, "", "when threads wait: for the interpreter's lock, other locks, a "
-           "time, I/O, a process, and who lets them go on (off)"),
+           "time, I/O, a process, and who lets them go on (on with calls, on Linux)"),
     Option("hpy", _switch, "", "calls of HPy's functions by modules loaded with HPY=trace (off)"),
     Option("overhead", _switch, "", "measure the cost of an event first, and store it (off)"),
     Option("archive", _switch, "", "pack the file while the program runs: 1 to 2 bytes an event "
@@ -357,6 +357,7 @@ def make_recorder(
         from .._pypy.running import make_recorder as make
 
         return make(given, output, force)
+    from .. import _core
     from ..files import family as families
     from ..recording import options as of_recorders
     from ..recording import record as recording
@@ -371,6 +372,10 @@ def make_recorder(
     if options.get("archive"):
         # A ring reads the chunks that it drops, and is packed at the end.
         options.setdefault("on_full", "stop")
+    # On for a program that is recorded as a whole: 0.1 ms more at the start. record(), often of a
+    # short block, has to be asked.
+    if "waits" not in options and options.get("calls", True):
+        options["waits"] = _core.waits_available()
     recording.load_tables = False
     if family is not None:
         of_recorders.child_pattern = families.member_pattern(family)

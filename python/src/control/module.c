@@ -289,10 +289,19 @@ native_available(PyObject *module, PyObject *unused)
     return PyBool_FromLong(ep_py_native_available());
 }
 
+static PyObject *
+waits_available(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(ep_py_waits_available());
+}
+
 #define FAST(function) (PyCFunction)(void (*)(void)) function, METH_FASTCALL
 
 static PyMethodDef functions[] = {
     {"native_available", native_available, METH_NOARGS, NULL},
+    {"waits_available", waits_available, METH_NOARGS, NULL},
     {"mark", FAST(ep_py_mark), ep_py_mark_doc},
     {"counter", FAST(ep_py_counter), ep_py_counter_doc},
     {"flow", FAST(ep_py_flow), ep_py_flow_doc},

@@ -93,6 +93,10 @@ ep_py_leave_allocator(ep_log *log, ep_domain domain)
 /* The library that native needs was preloaded. */
 bool ep_py_native_available(void);
 
+/* Whether the functions by which threads wait can be replaced here. The first call finds them, as the first
+ * start would. GIL held. */
+bool ep_py_waits_available(void);
+
 /* Whether the profile source may evaluate frames itself, where that is faster (evaluator.h). Takes effect
  * at its next adjustment. */
 void ep_py_profile_allow_evaluator(bool allowed);

@@ -450,6 +450,26 @@ prepare(void)
     return 0;
 }
 
+static void
+begin_to_change(void)
+{
+    while (atomic_exchange(&changing_slots, true)) {
+        sched_yield();    /* some 100 us at the most */
+    }
+}
+
+bool
+ep_py_waits_available(void)
+{
+    begin_to_change();
+    bool can = ep_py_swaps_put(&swaps) != 0;
+    if (ep_shared_kinds_get(&active) == 0) {
+        ep_py_swaps_take_back(&swaps);
+    }
+    atomic_store(&changing_slots, false);
+    return can;
+}
+
 static int
 adjust(ep_kind_set kinds)
 {
@@ -457,9 +477,7 @@ adjust(ep_kind_set kinds)
     if (kinds == 0 && were == 0) {
         return 0;    /* a look at all tables would be ten times the work of a start */
     }
-    while (atomic_exchange(&changing_slots, true)) {
-        sched_yield();    /* some 100 us at the most */
-    }
+    begin_to_change();
     int status = kinds != 0 ? prepare() : 0;
     if (status == 0) {
         atomic_fetch_add(&recordings, were == 0);
@@ -479,6 +497,12 @@ owns(void)
 }
 
 #else
+
+bool
+ep_py_waits_available(void)
+{
+    return false;
+}
 
 static int
 adjust(ep_kind_set kinds)

@@ -10,9 +10,9 @@ import struct
 import sys
 import tempfile
 import threading
-import time
 import types
 import warnings
+from time import sleep
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def waits():
     def turns():
         for _ in range(5):
             with lock:
-                time.sleep(0.002)
+                sleep(0.002)
 
     with eventprof.record(waits=True) as rec:
         threads = [threading.Thread(target=turns) for _ in range(2)]

@@ -48,7 +48,7 @@ POOL = """
 def forked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("forked")
     write(folder, main=FORKS)
-    run(folder, "-o", "main.epd", "main.py")
+    run(folder, "--no-waits", "-o", "main.epd", "main.py")
     return folder / "main.epd"
 
 
@@ -505,7 +505,7 @@ BUSY = """
 @pytest.mark.thorough
 def test_all_files_share_a_limit_and_what_is_lost_is_counted(tmp_path):
     write(tmp_path, main=BUSY)
-    options = ("--no-memory", "--no-c-calls", "--include", "*leaf")
+    options = ("--no-memory", "--no-c-calls", "--no-waits", "--include", "*leaf")
 
     run(tmp_path, *options, "-o", "all.epd", "main.py")
     made = run(tmp_path, *options, "--buffer", "2 MiB", "-o", "few.epd", "main.py")

@@ -98,7 +98,6 @@ class Replay:
         opened: list[tuple[int, ...]] | None = None,
         watched: Collection[int] = (),
     ) -> None:
-        core = trace._core
         self.length = trace.duration
         self.calls = Columns(
             "start", "end", "parent", "thread", "function", "caller", "caller_line", "kind",
@@ -345,7 +344,9 @@ class Replay:
         blocks = np.concatenate([-np.ones_like(size[died]), np.ones_like(size)])
         order = np.argsort(order_key, kind="stable")
         times = (
-            np.frombuffer(self.time_of_two_words, np.int64) if len(self.time_of_two_words) else order_key
+            np.frombuffer(self.time_of_two_words, np.int64)
+            if len(self.time_of_two_words)
+            else order_key
         )
         return times[order_key[order] // 2], np.cumsum(bytes_[order]), np.cumsum(blocks[order])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -283,6 +284,22 @@ def test_recorded_waits_are_hatched_by_kind_and_name_their_waker(browser, tmp_pa
     browser.wait("!document.querySelector('#tip').hidden")
     text = browser.run("document.querySelector('#tip').innerText")
     assert " for a lock; owner let it go on" in text
+    assert "Alt+click" in text
+    # Where that thread was at that instant: by a click, and in the list of what was running.
+    instant = start + length / 2
+    alt = 1
+    browser.click(box["x"] + x, box["y"] + y, modifiers=alt)
+    found = browser.run(
+        "(({data, state: {call}}) => [data.rows[data.rowOf(call)].thread, data.start[call],"
+        " data.start[call] + data.dur[call], data.nameOf(data.func[call])])(eventprofPage)"
+    )
+    assert found[0] == names.index("owner")
+    assert found[1] <= instant < found[2]
+    assert "sleep" in found[3]
+    browser.run(f"eventprofPage.update({{instant: {instant}, tab: 'instant'}})")
+    browser.settle()
+    lines = browser.run("document.querySelector('#pane-instant').innerText")
+    assert re.search(r"for a lock; owner let it go on, then in .*sleep", lines)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="waits are recorded on Linux")

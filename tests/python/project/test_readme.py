@@ -40,7 +40,9 @@ def test_the_program_of_the_command_line_gives_its_report(tmp_path):
     )
 
     def headings(lines):
-        return [re.split(r"[(,]", line)[0] for line in lines[1:] if not line.startswith(" ")]
+        found = [re.split(r"[(,]", line)[0] for line in lines[1:] if not line.startswith(" ")]
+        # It waits for a processor where the machine is busy.
+        return [line for line in found if not line.startswith("outside of it:")]
 
     assert expected.pop() == "..."  # what comes next is in doc/reading.rst
     assert headings(printed)[: len(headings(expected))] == headings(expected)

@@ -59,7 +59,9 @@ def recorded(tmp_path_factory):
     (folder / "program.py").write_text(PROGRAM)
     for k in (1, 2, 3):
         size = ["--buffer", "1MiB"] if k == 3 else []
-        children.eventprof("run", "-o", folder / f"k{k}.epr", *size, folder / "program.py", k)
+        children.eventprof(
+            *("run", "--no-waits", "-o", folder / f"k{k}.epr", *size, folder / "program.py", k)
+        )  # as the last one is, of record()
     with pytest.warns(eventprof.EventsLostWarning), eventprof.record(buffer="1 MiB") as rec:
         for _ in range(60_000):
             len(str(1))

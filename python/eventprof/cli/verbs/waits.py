@@ -1,7 +1,8 @@
 """List what threads waited for, where, and which threads let them go on.
 
 For each place: how long threads waited there in all, for what, and how often; of locks, which
-threads gave them back, and where these waited meanwhile. The recording needs run --waits.
+threads gave them back, and where these waited meanwhile. run records it, unless --no-waits is
+given.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import { Bins, isLong } from "./bins.js";
 import { Blocks } from "./blocks.js";
 import { Pyramid, lowerBound, upperBound } from "./lod.js";
+import { clean, showTime } from "./text.js";
 import { Reader, Tiles, namesIn, small } from "./tiles.js";
 import { unpack } from "./unpack.js";
 import { Waiting } from "./waiting.js";
@@ -342,6 +343,26 @@ export class Data {
       if (at >= first && time < this.start[at] + this.dur[at]) found.push(at);
     }
     return found;
+  }
+
+  /** Describes the wait of a thread at a time, if it waits then. @param {number} thread @param {number} time */
+  waitWords(thread, time) {
+    const wait = this.waiting.waitAt(thread, time);
+    if (!wait) return [];
+    const by = wait.waker < 0 ? "" : `; ${clean(this.head.threads[wait.waker].name)} let it go on`;
+    return [`waits ${showTime(wait.length)} for ${this.waiting.words[wait.kind]}${by}`];
+  }
+
+  /**
+   * Returns the innermost call, at a time, of the thread that ended another one's wait of then; -1: it is not known.
+   * @param {number} thread the one that waits
+   * @param {number} time
+   */
+  holderAt(thread, time) {
+    const wait = this.waiting.waitAt(thread, time);
+    if (!wait || wait.waker < 0) return -1;
+    const calls = this.openAt(time).filter((call) => this.rows[this.rowOf(call)].thread === wait.waker);
+    return calls.length ? calls[calls.length - 1] : -1;
   }
 
   /** Returns the bytes and blocks that a call allocated: itself, and with the calls inside. @param {number} call */

@@ -329,6 +329,7 @@ export class InstantDetail {
                       { type: "button", class: "link", onclick: () => this.go(call) },
                       make("bdi", {}, clean(data.nameOf(data.func[call]))),
                     ),
+                    ...this.waitOf(call, open, time),
                   ),
                 );
               }),
@@ -398,6 +399,34 @@ export class InstantDetail {
           : make("div", { class: "soft" }, "Memory was not recorded."),
       ),
     );
+  }
+
+  /**
+   * What the thread of a call waits for, beside its innermost call, with the call of who lets it go on.
+   * @param {number} call
+   * @param {number[]} open all that are open then, the outermost of each thread first
+   * @param {number} time
+   */
+  waitOf(call, open, time) {
+    const { data } = this;
+    const threadOf = (/** @type {number} */ each) => data.rows[data.rowOf(each)].thread;
+    const next = open[open.indexOf(call) + 1];
+    const words = data.waitWords(threadOf(call), time);
+    if (!words.length || (next !== undefined && threadOf(next) === threadOf(call))) return [];
+    const holder = data.holderAt(threadOf(call), time);
+    return [
+      make("span", { class: "soft" }, ` ${words.join("")}`),
+      ...(holder < 0
+        ? []
+        : [
+            make("span", { class: "soft" }, ", then in "),
+            make(
+              "button",
+              { type: "button", class: "link", onclick: () => this.go(holder) },
+              make("bdi", {}, clean(data.nameOf(data.func[holder]))),
+            ),
+          ]),
+    ];
   }
 
   /**

@@ -80,6 +80,7 @@ export function bindKeys(keys) {
           ["drag in the strip at the top", "move the view in the whole run"],
           ["Shift+drag", "select a range, for sums and a flame graph"],
           ["click", "select a call; or an instant: what was running, what was live"],
+          ["Alt+click on a wait", "the call of the thread that let it go on, at that instant"],
           ["double click", "fit a call into the view"],
           ["click a thread's name", "fold or unfold it"],
           ["click \u2191 or \u2193 at the names", "scroll to the lanes that are named there"],

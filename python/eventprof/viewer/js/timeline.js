@@ -267,11 +267,9 @@ export class Timeline {
 
   /** Describes the wait of a call's thread under a point, if it waits there. @param {number} call @param {number} x */
   waitWords(call, x) {
-    const { waiting, rows, head } = this.data;
-    const wait = waiting.waitAt(rows[this.data.rowOf(call)].thread, this.timeAt(x));
-    if (!wait) return [];
-    const by = wait.waker < 0 ? "" : `; ${clean(head.threads[wait.waker].name)} let it go on`;
-    return [`waits ${showTime(wait.length)} for ${waiting.words[wait.kind]}${by}`];
+    const words = this.data.waitWords(this.data.rows[this.data.rowOf(call)].thread, this.timeAt(x));
+    const holder = this.data.holderAt(this.data.rows[this.data.rowOf(call)].thread, this.timeAt(x));
+    return holder < 0 ? words : [...words, "Alt+click: what that thread did then"];
   }
 
   /** Describes the tenure, or the name of a lane, under a point. @param {number} x @param {number} y */
