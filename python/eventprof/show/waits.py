@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING
 
 from .._words import show_ns
@@ -33,17 +34,36 @@ def where(place: Place) -> str:
     return f"{place.name or 'code of no recorded function'}{at}"
 
 
-def _held(waits: Waits) -> list[str]:
+def _chain(waits: Waits, places: Mapping[Place, Waits]) -> list[str]:
+    """Return whom those waited for who let a thread go on, and so on: a line for each link."""
+    lines: list[str] = []
+    seen = {waits.place}
+    while waits.meanwhile:
+        place, time = waits.meanwhile[0]
+        further = places[place]
+        if place in seen or not further.wakers or 20 * time < sum(ns for _, ns in waits.wakers):
+            break
+        seen.add(place)
+        lines.append(f"until {further.wakers[0][0]} let it go on")
+        if further.meanwhile and further.meanwhile[0][0] not in seen:
+            stop = further.meanwhile[0][0]
+            lines[-1] += f", which was {DOING[stop.kind]} in {where(stop)}"
+        waits = further
+    return lines
+
+
+def _held(waits: Waits, places: Mapping[Place, Waits]) -> list[str]:
     lines = []
     of_wakers = sum(time for _, time in waits.wakers)
     if waits.wakers:
         shown = [f"{name} ({show_ns(time)})" for name, time in waits.wakers[:3]]
         more = f" and {len(waits.wakers) - 3} more" if len(waits.wakers) > 3 else ""
         lines.append(f"let go on by {', '.join(shown)}{more}")
-    for place, time in waits.meanwhile[:2]:
+    for number, (place, time) in enumerate(waits.meanwhile[:2]):
         if 20 * time >= of_wakers:
             part = percent(time / of_wakers, 1).strip()
             lines.append(f"which in {part} of that time was {DOING[place.kind]} in {where(place)}")
+            lines += [f"  {link}" for link in _chain(waits, places)] if number == 0 else []
     return lines
 
 
@@ -53,6 +73,7 @@ def lines_of(trace: Trace, limit: int, width: int, *, plain: bool) -> list[str]:
     if not found:
         return ["no thread waited" if trace._has_waits else MISSING]
     shown = found[: limit or None]
+    places = {one.place: one for one in found}
     whole = sum(one.total for one in found)
     times = [show_ns(one.total) for one in shown]
     widest = max(map(len, times))
@@ -63,7 +84,7 @@ def lines_of(trace: Trace, limit: int, width: int, *, plain: bool) -> list[str]:
             f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  for {FOR[one.place.kind]} in "
             f"{where(one.place)}, {'once' if one.times == 1 else often}"
         )
-        about = [f"by {', '.join(one.threads[:3])}", *_held(one)]
+        about = [f"by {', '.join(one.threads[:3])}", *_held(one, places)]
         lines += [" " * (widest + 2) + line for line in about]
     if len(found) > len(shown):
         rest = sum(one.total for one in found[len(shown) :])

@@ -337,6 +337,40 @@ def test_the_verb_says_what_the_owner_did(tmp_path):
     assert "asleep" in report
 
 
+def test_the_verb_follows_a_chain_of_threads(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import threading, time\n"
+        "A, B = threading.Lock(), threading.Lock()\n"
+        "has_b, has_a = threading.Event(), threading.Event()\n"
+        "def last():\n"
+        "    with B:\n"
+        "        has_b.set()\n"
+        "        time.sleep(0.6)\n"
+        "def middle():\n"
+        "    has_b.wait()\n"
+        "    with A:\n"
+        "        has_a.set()\n"
+        "        with B:\n"
+        "            pass\n"
+        "def first():\n"
+        "    has_a.wait()\n"
+        "    with A:\n"
+        "        pass\n"
+        "threads = [threading.Thread(target=f, name=f.__name__) for f in (last, middle, first)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+    )
+    children.eventprof("run", "-o", "w.epr", "program.py", cwd=tmp_path)
+
+    lines = children.eventprof("waits", "w.epr", "--limit", "0", cwd=tmp_path).stdout.splitlines()
+
+    at = next(n for n, line in enumerate(lines) if "for a lock in first (program.py:16)" in line)
+    block = " ".join(line.strip() for line in lines[at : at + 5])
+    assert "let go on by middle" in block
+    assert "was waiting for a lock in middle (program.py:12)" in block
+    assert "until last let it go on, which was asleep in last (program.py:7)" in block
+
+
 def test_a_wait_for_what_no_version_knows_is_for_something_else(tmp_path):
     path = tmp_path / "later.epr"
     with recorded(output=path):
