@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from ..trace.recorded import Recorded
 
 _BEGIN, _END, _WAKER = (NUMBERS[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER"))
+_GIL, _LOCK = (_core.WAIT_WORDS.index(word) for word in ("gil", "lock"))
 _KINDS = 1 << _BEGIN | 1 << _END | 1 << _WAKER
 #: Of a wait that went on when the window ended; as in the column flags of calls.
 OPEN_AT_END = 2
-#: The interpreter waits for its lock 5 ms at a time: what follows after less is the same wait.
+#: The interpreter waits for its lock 5 ms at a time, and without that lock a thread spins before it
+#: waits for another one: what follows after less is the same wait.
 _SAME_WAIT_NS = 100_000
 
 _COLUMNS = ("time", "thread", "kind", "word", "caller", "caller_line")
@@ -57,7 +59,10 @@ def rows_of_waits(trace: Recorded) -> dict[str, Array]:
     duration = np.where(is_open, trace.duration - time[row], (word[row] >> 3).astype(np.int64))
     start = np.where(is_open, time[row], np.maximum(time[row] - duration, 0))
     before = np.maximum(row - 1, 0)
-    is_woken = ~is_open & (kind[before] == _WAKER) & (thread[before] == thread[row])
+    is_after = (thread[before] == thread[row]) & (before < row)
+    is_woken = ~is_open & (kind[before] == _WAKER) & is_after
+    # Only the parts of a spin for a lock have no begin.
+    is_part = ~is_open & ~is_woken & ~((kind[before] == _BEGIN) & is_after)
     waker = np.where(is_woken, word[before], 0)
     return {
         "start": start,
@@ -69,6 +74,7 @@ def rows_of_waits(trace: Recorded) -> dict[str, Array]:
         "caller": events["caller"][row],
         "caller_line": events["caller_line"][row],
         "flags": np.where(is_open, OPEN_AT_END, 0).astype(np.uint8),
+        "spins": is_part & ((word[row] & 7) == _LOCK),
     }
 
 
@@ -82,15 +88,14 @@ def _thread_rows(trace: Recorded, native: Array) -> Array:
 
 
 def _joined(columns: dict[str, Array]) -> dict[str, Array]:
-    """Join the parts of waits for the interpreter's lock."""
-    start, thread, kind = columns["start"], columns["thread"], columns["kind"]
+    """Join the parts of waits for the interpreter's lock, and spins with the waits after them."""
+    start, kind, spins = columns["start"], columns["kind"], columns.pop("spins")
     end = start + columns["duration"]
     goes_on = np.zeros(len(start), bool)
     if len(start) > 1:
         goes_on[1:] = (
-            (thread[1:] == thread[:-1])
-            & (kind[1:] == kind[:-1])
-            & (kind[1:] == _core.WAIT_WORDS.index("gil"))
+            ((kind[1:] == _GIL) | (spins[:-1] & _equals_before(columns, "caller", "caller_line")))
+            & _equals_before(columns, "thread", "kind")
             & (start[1:] - end[:-1] < _SAME_WAIT_NS)
         )
     first = np.flatnonzero(~goes_on)
@@ -99,8 +104,16 @@ def _joined(columns: dict[str, Array]) -> dict[str, Array]:
     last = np.append(first[1:], len(start)) - 1
     joined = {name: values[first] for name, values in columns.items()}
     joined["duration"] = end[last] - start[first]
-    joined["flags"] = columns["flags"][last]
+    joined |= {name: columns[name][last] for name in ("flags", "waker")}
     return joined
+
+
+def _equals_before(columns: dict[str, Array], *names: str) -> Array:
+    """Return which rows but the first have the values of the row before."""
+    same = np.ones(max(len(columns[names[0]]) - 1, 0), bool)
+    for name in names:
+        same &= columns[name][1:] == columns[name][:-1]
+    return same
 
 
 def waits_table(trace: Recorded) -> Table:

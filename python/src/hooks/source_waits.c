@@ -6,7 +6,8 @@
  *
  *   for the interpreter's lock   pthread_cond_timedwait(), by the interpreter alone, 5 ms at a time
  *   for other locks              sem_wait(), sem_clockwait(), sem_timedwait(): what is free is taken by
- *                                sem_trywait(), which is left alone
+ *                                sem_trywait(), which is left alone. Without a GIL, before that:
+ *                                sched_yield(), some 40 times
  *   asleep                       clock_nanosleep()
  *   for I/O                      poll() and its relatives, and those that read, write, connect, accept
  *   for a process                waitpid() and its relatives
@@ -167,7 +168,7 @@ typedef struct stopped {
 typedef struct look {
     uint64_t recording;     /* of `recordings`, then */
     int64_t at_ns, ran_ns;
-    int64_t queued_ns;      /* when it was read last; -1: unknown */
+    int64_t queued_ns;      /* when it was read last, and in spins since then; -1: unknown */
     int64_t waited_ns;      /* since then, in waits that are events */
     int64_t rest_ns;        /* neither, and not yet an event */
 } look;
@@ -206,6 +207,7 @@ look_at_processor(ep_log *log, int64_t now_ns, bool asks)
     if (asks && l->rest_ns >= SHORTEST_REST_NS) {
         int64_t queued_ns = ep_os_thread_queued_ns();
         int64_t part_ns = queued_ns >= 0 && l->queued_ns >= 0 ? queued_ns - l->queued_ns : 0;
+        part_ns = part_ns > 0 ? part_ns : 0;
         part_ns = part_ns < l->rest_ns ? part_ns : l->rest_ns;
         put_rest(log, EP_WAIT_FOR_OTHER, l->rest_ns - part_ns);
         put_rest(log, EP_WAIT_FOR_PROCESSOR, part_ns);
@@ -300,6 +302,28 @@ end_wait(const stopped *w, uint64_t waker)
     errno = error;
 }
 
+/* After a part of a spin for a lock: an end without a begin, as no other wait for a lock has it. Meanwhile
+ * the thread was in the queue for a processor. */
+static EP_COLD void
+end_spin(stopped *w)
+{
+    if (ep_shared_kinds_get(&active) == 0 || ep_engine_inside != 0) {
+        return;
+    }
+    int error = errno;
+    ep_log *log = log_of_thread(EP_WAIT_FOR_LOCK);
+    if (log != NULL && log->busy == 0) {
+        log->busy = EP_BUSY_OWN;
+        w->site = ep_py_place_unattached(
+            atomic_load_explicit(&names[EP_WAIT_FOR_LOCK], memory_order_relaxed), frame_of_thread());
+        log->busy = 0;
+        last_look.queued_ns += last_look.queued_ns >= 0 ? ep_os_monotonic_ns() - w->start_ns : 0;
+        w->log = log;
+        end_wait(w, 0);
+    }
+    errno = error;
+}
+
 /* ---- Replacements ---------------------------------------------------------------------------- */
 
 /* X(function, its type, what is waited for, whether this call usually waits, parameters, arguments) */
@@ -357,11 +381,13 @@ enum {
 #define AT_PLACE(name, ...) AT_##name,
     CALLS(AT_PLACE)
     LOCKS(AT_PLACE) AT_sem_post,
+    AT_sched_yield,    /* the last: with a GIL it stays as it is */
     SWAP_COUNT
 };
 
 static ep_py_swap swaps_by_name[SWAP_COUNT];
-static ep_py_swaps swaps = {.all = swaps_by_name, .count = SWAP_COUNT};
+static ep_py_swaps swaps = {.all = swaps_by_name,
+                            .count = EP_GIL_DISABLED ? SWAP_COUNT : AT_sched_yield};
 
 /* Acquire: pairs with ep_py_swaps_put(). */
 #define BELOW(name) \
@@ -396,6 +422,21 @@ replaced_sem_post(sem_t *semaphore)
     return BELOW(sem_post)(semaphore);
 }
 
+/* HOT without a GIL, budget 50 ns: two readings of the clock. A thread that wants a lock calls it again and
+ * again before it sleeps, which takes long where others have the processors. os.sched_yield() is called by
+ * threads that are not attached, and waits for no lock. A lock that is taken in a spin has no waker: nobody
+ * posted a semaphore. */
+static int
+replaced_sched_yield(void)
+{
+    stopped w = {.what = EP_WAIT_FOR_LOCK, .start_ns = ep_os_monotonic_ns()};
+    int result = BELOW(sched_yield)();
+    if (EP_UNLIKELY(ep_os_monotonic_ns() - w.start_ns >= SHORTEST_CALL_NS) && ep_thread_state() != NULL) {
+        end_spin(&w);
+    }
+    return result;
+}
+
 static ep_py_swap swaps_by_name[SWAP_COUNT] = {
 #define SWAP_CALL(function, type, what, ...)                                  \
     [AT_##function] = {.name = #function,                                     \
@@ -403,7 +444,10 @@ static ep_py_swap swaps_by_name[SWAP_COUNT] = {
                        .interpreter_only = EP_WAIT_FOR_##what == EP_WAIT_FOR_GIL},
 #define SWAP_LOCK(function, ...) \
     [AT_##function] = {.name = #function, .replacement = (void *)(uintptr_t)replaced_##function},
-    CALLS(SWAP_CALL) LOCKS(SWAP_LOCK) SWAP_LOCK(sem_post)};
+    CALLS(SWAP_CALL) LOCKS(SWAP_LOCK) SWAP_LOCK(sem_post)
+        [AT_sched_yield] = {.name = "sched_yield",
+                            .replacement = (void *)(uintptr_t)replaced_sched_yield,
+                            .interpreter_only = true}};
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 
