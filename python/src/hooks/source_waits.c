@@ -422,10 +422,10 @@ replaced_sem_post(sem_t *semaphore)
     return BELOW(sem_post)(semaphore);
 }
 
-/* Without a GIL a thread that wants a lock calls it again and again before it sleeps, which takes long where
- * others have the processors. Short calls cost two readings of the clock. os.sched_yield() is called by
- * threads that are not attached, and waits for no lock. A lock that is taken in a spin has no waker: nobody
- * posted a semaphore. */
+/* Without a GIL a thread that wants a lock calls it again and again before it sleeps, which takes long
+ * where others have the processors. Short calls cost two readings of the clock. os.sched_yield() is called
+ * by threads that are not attached, and waits for no lock. A lock that is taken in a spin has no waker:
+ * nobody posted a semaphore. */
 static int
 replaced_sched_yield(void)
 {
