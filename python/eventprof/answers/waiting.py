@@ -15,15 +15,26 @@ if TYPE_CHECKING:
 _LONGEST = 2000
 
 
-#: What a thread waits for, by kind.
-FOR = {
-    "gil": "the GIL",
-    "lock": "a lock",
-    "sleep": "a time",
-    "io": "I/O",
-    "process": "a process",
-    "processor": "a processor",
-    "other": "something that is not known",
+class KindWords(NamedTuple):
+    """The words for a kind of wait."""
+
+    what: str  #: It waits for this.
+    doing: str  #: What a thread is that waits so.
+    sums: str  #: Time of all such waits is this.
+
+
+WORDS = {
+    "gil": KindWords("the GIL", "waiting for the GIL", "for the GIL"),
+    "lock": KindWords("a lock", "waiting for a lock", "for locks"),
+    "sleep": KindWords("a time", "asleep", "asleep"),
+    "io": KindWords("I/O", "in I/O", "in I/O"),
+    "process": KindWords("a process", "waiting for a process", "for processes"),
+    "processor": KindWords("a processor", "without a processor", "for a processor"),
+    "other": KindWords(
+        "something that is not known",
+        "waiting for something that is not known",
+        "for something else",
+    ),
 }
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .._words import show_bytes, show_ns
 from ..answers.first import OwnLine, memory_parts, peak_lines, slow_lines
 from ..answers.tree import Tree
-from ..answers.waiting import Place, by_place
+from ..answers.waiting import WORDS, Place, by_place
 from ..base.text import clean, short_path
 from .tree import headline, percent
-from .waits import DOING
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
 
 #: So many times that are no work fit into 100 columns.
 _IN_A_LINE = 4
-_WAITS = {
-    "gil": "for the GIL",
-    "lock": "for locks",
-    "sleep": "asleep",
-    "io": "in I/O",
-    "process": "for processes",
-    "processor": "for a processor",
-    "other": "for something else",
-}
 
 
 def _at(one: OwnLine | Place) -> str:
@@ -58,7 +48,7 @@ def _lock_text(trace: Trace, tree: Tree) -> list[str]:
     text = f"longest for a lock: {show_ns(found.total)} at {_at(found.place)}"
     stops = next((place for place, _ in found.meanwhile if place != found.place), None)
     if found.wakers and stops is not None:
-        text += f", while {found.wakers[0][0]} was {DOING[stops.kind]} at {_at(stops)}"
+        text += f", while {found.wakers[0][0]} was {WORDS[stops.kind].doing} at {_at(stops)}"
     elif found.wakers:
         text += f", let go on by {found.wakers[0][0]}"
     return [text]
@@ -70,7 +60,7 @@ def _slow_text(trace: Trace, tree: Tree) -> list[str]:
         return []
     heads = [f"slow, by own line (working time {show_ns(tree.working)})"]
     if tree.has_waits:
-        others = [(tree.waits[word], text) for word, text in _WAITS.items()]
+        others = [(tree.waits[word], words.sums) for word, words in WORDS.items()]
     else:
         others = [(int(tree.lock_waited.sum()), "waiting for the GIL or a lock (--waits: which)")]
     others.append((int(tree.blocked.sum()), "blocked"))

@@ -8,23 +8,12 @@ from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING
 
 from .._words import show_ns
-from ..answers.waiting import FOR, Place, Waits, by_place
+from ..answers.waiting import WORDS, Place, Waits, by_place
 from ..base.text import clean, short_path
 from .tree import percent
 
 if TYPE_CHECKING:
     from ..trace import Trace
-
-#: What a thread does that waits.
-DOING = {
-    "gil": "waiting for the GIL",
-    "lock": "waiting for a lock",
-    "sleep": "asleep",
-    "io": "in I/O",
-    "process": "waiting for a process",
-    "processor": "without a processor",
-    "other": "waiting for something that is not known",
-}
 
 
 def where(place: Place) -> str:
@@ -47,7 +36,7 @@ def _chain(waits: Waits, places: Mapping[Place, Waits]) -> list[str]:
         lines.append(f"until {further.wakers[0][0]} let it go on")
         if further.meanwhile and further.meanwhile[0][0] not in seen:
             stop = further.meanwhile[0][0]
-            lines[-1] += f", which was {DOING[stop.kind]} in {where(stop)}"
+            lines[-1] += f", which was {WORDS[stop.kind].doing} in {where(stop)}"
         waits = further
     return lines
 
@@ -62,7 +51,9 @@ def _held(waits: Waits, places: Mapping[Place, Waits]) -> list[str]:
     for number, (place, time) in enumerate(waits.meanwhile[:2]):
         if 20 * time >= of_wakers:
             part = percent(time / of_wakers, 1).strip()
-            lines.append(f"which in {part} of that time was {DOING[place.kind]} in {where(place)}")
+            lines.append(
+                f"which in {part} of that time was {WORDS[place.kind].doing} in {where(place)}"
+            )
             lines += [f"  {link}" for link in _chain(waits, places)] if number == 0 else []
     return lines
 
@@ -81,8 +72,9 @@ def lines_of(trace: Trace, limit: int, width: int, *, plain: bool) -> list[str]:
     for one, time in zip(shown, times, strict=True):
         often = f"{one.times:,} times, the longest {show_ns(one.longest)}"
         lines.append(
-            f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  for {FOR[one.place.kind]} in "
-            f"{where(one.place)}, {'once' if one.times == 1 else often}"
+            f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  "
+            f"for {WORDS[one.place.kind].what} in {where(one.place)}, "
+            f"{'once' if one.times == 1 else often}"
         )
         about = [f"by {', '.join(one.threads[:3])}", *_held(one, places)]
         lines += [" " * (widest + 2) + line for line in about]

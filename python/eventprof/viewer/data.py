@@ -26,7 +26,7 @@ import numpy as np
 from .. import _core
 from .._words import plural, show_ns
 from ..answers.own import find_areas
-from ..answers.waiting import FOR
+from ..answers.waiting import WORDS
 from ..tables.column import Array
 from ..tables.facts import labels_shown
 from ..tables.loss import loss_of_others
@@ -367,7 +367,7 @@ def sections(
             extra["waits"] = {
                 "widths": wait_widths,
                 "rows": len(waits[0]),
-                "words": [FOR[word] for word in _core.WAIT_WORDS],
+                "words": [WORDS[word].what for word in _core.WAIT_WORDS],
             }
             tiles.append(("waits", raw))
         lanes, steps = calls.steps()
