@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 
-#: So many times that are no work fit into 100 columns.
+#: Columns; of times that are no work four fit into them.
+_WIDTH = 100
 _IN_A_LINE = 4
 
 
@@ -46,12 +47,14 @@ def _lock_text(trace: Trace, tree: Tree) -> list[str]:
     if found is None:
         return []
     text = f"longest for a lock: {show_ns(found.total)} at {_at(found.place)}"
+    if not found.wakers:
+        return [text]
     stops = next((place for place, _ in found.meanwhile if place != found.place), None)
-    if found.wakers and stops is not None:
-        text += f", while {found.wakers[0][0]} was {WORDS[stops.kind].doing} at {_at(stops)}"
-    elif found.wakers:
-        text += f", let go on by {found.wakers[0][0]}"
-    return [text]
+    more = f"let go on by {found.wakers[0][0]}"
+    if stops is not None:
+        more = f"while {found.wakers[0][0]} was {WORDS[stops.kind].doing} at {_at(stops)}"
+    one_line = f"{text}, {more}"
+    return [one_line] if len(one_line) <= _WIDTH else [f"{text},", f"  {more}"]
 
 
 def _slow_text(trace: Trace, tree: Tree) -> list[str]:

@@ -23,6 +23,7 @@ import raw
 
 import eventprof
 from eventprof.answers.tree import Tree
+from eventprof.show.own_lines import sections
 from eventprof.tables import waits
 
 pytestmark = [
@@ -367,6 +368,28 @@ def test_the_verb_says_what_the_owner_did(tmp_path):
     assert "for locks" in report
     assert "s at program.py:10, while owner was asleep at program.py:6" in report
     assert "asleep" in report
+
+
+def test_what_does_not_fit_into_a_line_of_the_report_is_in_the_next_one():
+    lock, taken = threading.Lock(), threading.Event()
+
+    def owner():
+        with lock:
+            taken.set()
+            time.sleep(0.3)
+
+    def victim():
+        taken.wait()
+        with lock:
+            pass
+
+    trace = of_threads(owner, victim, names=["the owner " * 6, "victim"])
+
+    lines = sections(trace)
+    at = next(n for n, line in enumerate(lines) if line.startswith("longest for a lock"))
+    assert lines[at].endswith(",")
+    assert "was asleep at" in lines[at + 1]
+    assert lines[at + 1].endswith(f"test_waits.py:{owner.__code__.co_firstlineno + 3}")
 
 
 def test_the_verb_follows_a_chain_of_threads(tmp_path):
