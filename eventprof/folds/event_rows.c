@@ -175,6 +175,28 @@ give(ep_event_rows *rows)
     return rows->stopped ? EP_STATE : EP_OK;
 }
 
+static bool
+is_by_own_code(const ep_event_rows *rows, uint32_t site)
+{
+    const ep_id_map *map = rows->facts.map;
+    int32_t caller = site < map->site_count ? map->site_caller[site] : -1;
+    return caller >= 0 && (size_t)caller < rows->choice.own_count && rows->choice.own[caller];
+}
+
+/* call: as of append(). */
+static uint32_t
+own_site(const ep_event_rows *rows, const rows_thread *t, unsigned kind, uint32_t id, const frame *call)
+{
+    if (!ep_kind_has_name(kind) && is_by_own_code(rows, id)) {
+        return id;
+    }
+    const frame *at = call != NULL ? call : t->frames;
+    while (at != t->frames && !is_by_own_code(rows, at->site)) {
+        at--;
+    }
+    return at != t->frames ? at->site : 0;
+}
+
 /* Appends a row. call: that it opens or ends, or that is around it; NULL: none. depth: as of the column. */
 static void
 append(ep_event_rows *rows, const ep_columns *c, size_t row, const frame *call, int32_t depth)
@@ -223,6 +245,10 @@ next_row(ep_event_rows *rows, const ep_columns *c, size_t row, size_t *event)
         size_t around = has_call ? (size_t)(call - t->frames) : 0;
         bool is_call = ep_kinds[kind].form == EP_FORM_CALL;
         append(rows, c, row, has_call ? call : NULL, (int32_t)(around - (has_call && is_call)));
+        if (rows->own_sites != NULL) {
+            rows->own_sites[to->count - 1] =
+                own_site(rows, t, kind, c->id[row], has_call ? call : NULL);
+        }
         if (has_block) {
             to->alloc_row[to->alloc_count] = to->count - 1;
             to->address[to->alloc_count] = c->address[*event];
@@ -251,9 +277,13 @@ open_batch(ep_event_rows *rows)
     batch->calls.depth = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *batch->calls.depth);
     batch->calls.before = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *batch->calls.before);
     rows->numbers = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *rows->numbers);
+    if (rows->choice.own != NULL) {
+        rows->own_sites = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *rows->own_sites);
+    }
     bool has_memory = columns->thread != NULL && batch->calls.row_call != NULL &&
                       batch->calls.depth != NULL && batch->calls.before != NULL &&
                       rows->numbers != NULL &&
+                      (rows->own_sites != NULL || rows->choice.own == NULL) &&
                       ep_columns_reserve(columns, EP_EVENT_ROWS_BATCH, EP_EVENT_ROWS_BATCH);
     return has_memory ? ep_live_open(&rows->live) : EP_NOMEM;
 }
@@ -311,6 +341,7 @@ rows_clear(ep_fold *fold)
     }
     free(rows->threads);
     free(rows->numbers);
+    free(rows->own_sites);
     free(rows->late);
     free(rows->batch.calls.row_call);
     free(rows->batch.calls.depth);

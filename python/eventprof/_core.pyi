@@ -439,7 +439,8 @@ class Trace:
         threads: bytes | None,
         columns: tuple[str, ...],
         take: Callable[[dict[str, NDArray[Any]]], bool],
-        new_functions: list[tuple[int, str | None, str | None, str | None]] = ...,
+        new_functions: list[tuple[int, str | None, str | None, str | None]] | None = ...,
+        own: bytes | None = ...,
         /,
     ) -> None: ...
     def glance(self) -> _Glance | None: ...

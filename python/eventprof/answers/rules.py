@@ -662,9 +662,7 @@ def contended_lock(case: Case) -> Iterator[Finding]:
 
 def _held_locks(case: Case) -> Iterator[Finding]:
     """Find them by recorded waits, and say what the threads did that had the lock."""
-    own = [
-        each for each in by_place(case.trace) if each.place.kind == "lock" and case.own[each.caller]
-    ]
+    own = [each for each in by_place(case.trace) if each.is_lock_of_own]
     time, times = sum(each.total for each in own), sum(each.times for each in own)
     if time < 0.5 * case.trace.duration or times < 4:
         return

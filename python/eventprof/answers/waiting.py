@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .. import _core
+from ..tables.waits import columns_of_waits
+from .own import find_own
+
 if TYPE_CHECKING:
     from ..tables.column import Array
     from ..trace.recorded import Recorded
@@ -53,9 +57,12 @@ class Waits(NamedTuple):
     Attributes
     ----------
     place : Place
-        Where, and for what.
-    caller : int
-        The row of `functions` of where; -1: unknown.
+        Where, and for what: the own line that waited, or called what waited. If no own call was
+        open, where it waited.
+    through : Place or None
+        Where it waited, if that is in code that is not own, below `place`.
+    is_own : bool
+        Whether `place` is an own line.
     total, longest : int
         ns.
     times : int
@@ -69,7 +76,8 @@ class Waits(NamedTuple):
     """
 
     place: Place
-    caller: int
+    through: Place | None
+    is_own: bool
     total: int
     longest: int
     times: int
@@ -77,32 +85,42 @@ class Waits(NamedTuple):
     wakers: tuple[tuple[str, int], ...]
     meanwhile: tuple[tuple[Place, int], ...]
 
+    @property
+    def is_lock_of_own(self) -> bool:
+        """Whether own code waited for a lock of its own; through a library it is a queue or so."""
+        return self.place.kind == "lock" and self.is_own and self.through is None
+
 
 class _Columns:
-    """The table's columns as arrays, and the places."""
+    """The columns of waits, and the places."""
 
     def __init__(self, trace: Recorded) -> None:
-        table = trace.waits
+        own = find_own(trace._tree.functions, trace._own_patterns)
+        table = columns_of_waits(trace, own[:-1])
         self.start, self.duration = table["start"], table["duration"]
         self.end = self.start + self.duration
-        self.thread = table["thread"]
-        self.waker = np.ma.filled(table["waker"], -1)
-        caller = np.ma.filled(table["caller"], -1).astype(np.int64)
-        line = np.ma.filled(table["caller_line"], -1).astype(np.int64)
-        kind = table._column("kind").values().astype(np.int64)
-        keys = np.stack([kind, caller, line])
-        self.keys, first, self.place = np.unique(
-            keys, axis=1, return_index=True, return_inverse=True
+        self.thread, self.waker = table["thread"], table["waker"]
+        names = ("kind", "own_caller", "own_line", "caller", "caller_line")
+        keys, place = np.unique(
+            np.stack([table[name].astype(np.int64) for name in names]), axis=1, return_inverse=True
         )
-        self.place = self.place.reshape(-1)
-        some = table[first]
-        lines = np.ma.filled(some["caller_line"], -1).tolist()
-        self.places = [
-            Place(kind, name, file, None if line < 0 else line)
-            for kind, name, file, line in zip(
-                some["kind"], some["name"], some["file"], lines, strict=True
-            )
-        ]
+        self.place = place.reshape(-1)
+        name_of, file_of = (trace.functions._column(word).items() for word in ("name", "file"))
+
+        def at(kind: int, function: int, line: int) -> Place:
+            known_line = None if line < 0 else line
+            if function < 0:
+                return Place(_core.WAIT_WORDS[kind], None, None, known_line)
+            return Place(_core.WAIT_WORDS[kind], name_of[function], file_of[function], known_line)
+
+        self.places: list[Place] = []
+        self.through: list[Place | None] = []
+        self.is_own = (keys[1] >= 0).tolist()
+        for kind, own_caller, own_line, caller, line in keys.T.tolist():
+            waited = at(kind, caller, line)
+            place_of_own = at(kind, own_caller, own_line) if own_caller >= 0 else waited
+            self.places.append(place_of_own)
+            self.through.append(None if place_of_own == waited else waited)
         self.of_thread = {
             row: np.flatnonzero(self.thread == row) for row in np.unique(self.thread).tolist()
         }
@@ -139,7 +157,8 @@ def by_place(trace: Recorded) -> list[Waits]:
         found.append(
             Waits(
                 place,
-                int(columns.keys[1, number]),
+                columns.through[number],
+                columns.is_own[number],
                 int(columns.duration[rows].sum()),
                 int(columns.duration[rows].max()),
                 len(rows),

@@ -42,8 +42,7 @@ def _lock_text(trace: Trace, tree: Tree) -> list[str]:
     """Return where own code waited longest for a lock, and where those stopped that had it."""
     if not tree.has_waits or 100 * tree.waits["lock"] < tree.working:
         return []
-    own = tree.is_own()
-    found = next((e for e in by_place(trace) if e.place.kind == "lock" and own[e.caller]), None)
+    found = next((each for each in by_place(trace) if each.is_lock_of_own), None)
     if found is None:
         return []
     text = f"longest for a lock: {show_ns(found.total)} at {_at(found.place)}"

@@ -64,17 +64,18 @@ def lines_of(trace: Trace, limit: int, width: int, *, plain: bool) -> list[str]:
     if not found:
         return ["no thread waited" if trace._has_waits else MISSING]
     shown = found[: limit or None]
-    places = {one.place: one for one in found}
+    places = {one.place: one for one in reversed(found)}  # of several at a place the longest
     whole = sum(one.total for one in found)
     times = [show_ns(one.total) for one in shown]
     widest = max(map(len, times))
     lines = [f"waited {show_ns(whole)} in all, of {len(trace.threads)} threads"]
     for one, time in zip(shown, times, strict=True):
+        through = "" if one.through is None else f"through {where(one.through)}, "
         often = f"{one.times:,} times, the longest {show_ns(one.longest)}"
         lines.append(
             f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  "
             f"for {WORDS[one.place.kind].what} in {where(one.place)}, "
-            f"{'once' if one.times == 1 else often}"
+            f"{through}{'once' if one.times == 1 else often}"
         )
         about = [f"by {', '.join(one.threads[:3])}", *_held(one, places)]
         lines += [" " * (widest + 2) + line for line in about]

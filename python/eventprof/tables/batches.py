@@ -279,7 +279,7 @@ def read_events(
         None if threads is None else threads.astype(np.uint8).tobytes(),
         (*known, "kind", *(["word"] if trace._facts["kinds"] >> NUMBERS["FLOW"] & 1 else [])),
         give,
-        *([trace.new_functions] if isinstance(trace, Unread) else []),
+        trace.new_functions if isinstance(trace, Unread) else None,
     )
     if isinstance(trace, Unread):
         trace.damage = core.file_damage()

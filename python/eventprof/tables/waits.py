@@ -27,8 +27,9 @@ _SAME_WAIT_NS = 100_000
 _COLUMNS = ("time", "thread", "kind", "word", "caller", "caller_line")
 
 
-def _events(trace: Recorded) -> dict[str, Array]:
+def _events(trace: Recorded, own: Array | None) -> dict[str, Array]:
     """Return the events of waits, by thread and time; only these are in memory."""
+    columns = _COLUMNS if own is None else (*_COLUMNS, "own_caller", "own_line")
     parts: list[dict[str, Array]] = []
 
     def take(batch: dict[str, Array]) -> bool:
@@ -36,18 +37,30 @@ def _events(trace: Recorded) -> dict[str, Array]:
         return True
 
     if trace._has_waits:
-        trace._core.rows(0, trace.duration + 1, _KINDS, None, None, _COLUMNS, take)
+        is_own = None if own is None else own.astype(np.uint8).tobytes()
+        trace._core.rows(
+            *(0, trace.duration + 1, _KINDS, None, None, _COLUMNS, take, None, is_own),
+        )
     if not parts:
         empty = {"time": np.int64, "word": np.uint64, "kind": np.uint8}
-        return {name: np.empty(0, empty.get(name, np.int32)) for name in _COLUMNS}
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in _COLUMNS}
+        return {name: np.empty(0, empty.get(name, np.int32)) for name in columns}
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in columns}
     order = np.argsort(joined["thread"], kind="stable")  # by time already
     return {name: values[order] for name, values in joined.items()}
 
 
-def rows_of_waits(trace: Recorded) -> dict[str, Array]:
-    """Return the columns of waits by thread, one for the interpreter's lock in parts of 5 ms."""
-    events = _events(trace)
+def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]:
+    """Return the columns of waits by thread, one for the interpreter's lock in parts of 5 ms.
+
+    Parameters
+    ----------
+    trace : Recorded
+        The trace.
+    own : array of bool, optional
+        Of each function, whether it is own code. With it there are ``own_caller`` and ``own_line``:
+        where own code waited, or called last what waited; -1: no own call was open.
+    """
+    events = _events(trace, own)
     kind, thread, time, word = (events[name] for name in ("kind", "thread", "time", "word"))
     following = np.append(thread[1:], -1) == thread
     is_end = kind == _END
@@ -75,6 +88,7 @@ def rows_of_waits(trace: Recorded) -> dict[str, Array]:
         "caller_line": events["caller_line"][row],
         "flags": np.where(is_open, OPEN_AT_END, 0).astype(np.uint8),
         "spins": is_part & ((word[row] & 7) == _LOCK),
+        **{name: events[name][row] for name in events if name.startswith("own_")},
     }
 
 
@@ -116,11 +130,16 @@ def _equals_before(columns: dict[str, Array], *names: str) -> Array:
     return same
 
 
+def columns_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]:
+    """Return the columns of `Trace.waits`, in order of start; `own` as of `rows_of_waits`."""
+    columns = _joined(rows_of_waits(trace, own))
+    order = np.argsort(columns["start"], kind="stable")
+    return {name: values[order] for name, values in columns.items()}
+
+
 def waits_table(trace: Recorded) -> Table:
     """Make `Trace.waits`."""
-    columns = _joined(rows_of_waits(trace))
-    order = np.argsort(columns["start"], kind="stable")
-    columns = {name: values[order] for name, values in columns.items()}
+    columns = columns_of_waits(trace)
 
     def text(name: str, doc: str) -> Column:
         of_functions = trace.functions._column(name)
@@ -146,4 +165,4 @@ def waits_table(trace: Recorded) -> Table:
         *(kind, made["waker"], name, file),
         *(made[name] for name in ("caller_line", "caller", "flags")),
     ]
-    return Table(trace._title("waits"), of_table, len(order))
+    return Table(trace._title("waits"), of_table, len(columns["start"]))

@@ -65,6 +65,7 @@ ep_py_trace_file_damage(PyObject *object, PyObject *unused)
 typedef struct taker {
     PyObject *take, *columns;    /* borrowed: the callable; a tuple of names of columns */
     PyObject *functions;         /* borrowed: a list for functions that are new; NULL: none is wanted */
+    const ep_event_rows *rows;
     PyThreadState *thread;       /* of the caller, who has given back the GIL */
     uint8_t *listed;             /* function_count long, by row: whether it is in the list */
     size_t listed_count;
@@ -140,6 +141,28 @@ column_array(const ep_trace *rows, const ep_column *column)
     return array;
 }
 
+/* Adds own_caller and own_line, of the own sites of a batch. Fails: false, exception set. */
+static bool
+add_own(taker *to, const ep_trace *rows, PyObject *batch)
+{
+    const ep_id_map *map = &rows->functions.map;
+    size_t count = rows->decoded.columns.count;
+    void *callers = NULL, *lines = NULL;
+    PyObject *caller = ep_py_array(count, EP_TYPE_INT32, &callers);
+    PyObject *line = caller != NULL ? ep_py_array(count, EP_TYPE_INT32, &lines) : NULL;
+    bool done = line != NULL;
+    for (size_t row = 0; done && row < count; row++) {
+        uint32_t site = to->rows->own_sites[row];
+        ((int32_t *)callers)[row] = site != 0 ? map->site_caller[site] : -1;
+        ((int32_t *)lines)[row] = site != 0 ? map->site_line[site] : -1;
+    }
+    done = done && PyDict_SetItemString(batch, "own_caller", caller) == 0 &&
+           PyDict_SetItemString(batch, "own_line", line) == 0;
+    Py_XDECREF(caller);
+    Py_XDECREF(line);
+    return done;
+}
+
 /* Fails: NULL, exception set. */
 static PyObject *
 batch_object(taker *to, const ep_trace *rows, const int64_t *numbers)
@@ -151,7 +174,8 @@ batch_object(taker *to, const ep_trace *rows, const int64_t *numbers)
         memcpy(data, numbers, rows->decoded.columns.count * sizeof *numbers);
     }
     bool failed = batch == NULL || row == NULL || PyDict_SetItemString(batch, "row", row) < 0 ||
-                  (to->functions != NULL && !list_functions(to, rows));
+                  (to->functions != NULL && !list_functions(to, rows)) ||
+                  (to->rows->own_sites != NULL && !add_own(to, rows, batch));
     Py_XDECREF(row);
     for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(to->columns); i++) {
         PyObject *name = PyTuple_GET_ITEM(to->columns, i);
@@ -196,25 +220,29 @@ check_columns(PyObject *columns)
     return 0;
 }
 
-/* rows(start, end, kinds, functions, threads, columns, take[, new_functions]): calls `take` with a dict of
- * arrays, the columns and `row`, for each batch of the events that were chosen, until it returns false.
- * functions, threads: a byte for each row of their tables, 1: chosen; None: all. new_functions: a list;
- * before each call it gets (row of functions, name, module, file) of those that no earlier batch mentioned.
- * `take` may not use this trace: it is locked. */
+/* rows(start, end, kinds, functions, threads, columns, take[, new_functions[, own]]): calls `take` with a
+ * dict of arrays, the columns and `row`, for each batch of the events that were chosen, until it returns
+ * false. functions, threads: a byte for each row of their tables, 1: chosen; None: all. new_functions: a
+ * list; before each call it gets (row of functions, name, module, file) of those that no earlier batch
+ * mentioned; None: not wanted. own: a byte for each function, 1: own code; the dict has own_caller and
+ * own_line then, where own code called last what led to the event, -1: nowhere. `take` may not use this
+ * trace: it is locked. */
 PyObject *
 ep_py_trace_rows(PyObject *object, PyObject *args)
 {
     ep_py_trace *self = (ep_py_trace *)object;
-    taker to = {0};
     ep_event_rows rows;
     ep_event_rows_open(&rows);
-    Py_buffer functions = {0}, threads = {0};
+    taker to = {.rows = &rows};
+    Py_buffer functions = {0}, threads = {0}, own = {0};
+    PyObject *new_functions = Py_None;
     long long start, end;
-    if (!PyArg_ParseTuple(args, "LLO&z*z*O!O|O!:rows", &start, &end, ep_py_kinds_from,
+    if (!PyArg_ParseTuple(args, "LLO&z*z*O!O|Oz*:rows", &start, &end, ep_py_kinds_from,
                           &rows.choice.kinds, &functions, &threads, &PyTuple_Type, &to.columns, &to.take,
-                          &PyList_Type, &to.functions)) {
+                          &new_functions, &own)) {
         return NULL;
     }
+    to.functions = PyList_Check(new_functions) ? new_functions : NULL;
     ep_status status = EP_ARGUMENT;
     ep_error error = {.text = ""};
     if (check_columns(to.columns) == 0) {
@@ -224,6 +252,8 @@ ep_py_trace_rows(PyObject *object, PyObject *args)
         rows.choice.function_count = (size_t)functions.len;
         rows.choice.threads = threads.buf;
         rows.choice.thread_count = (size_t)threads.len;
+        rows.choice.own = own.buf;
+        rows.choice.own_count = (size_t)own.len;
         rows.take = take;
         rows.context = &to;
         ep_fold *fold = &rows.fold;
@@ -239,6 +269,7 @@ ep_py_trace_rows(PyObject *object, PyObject *args)
     PyMem_Free(to.listed);
     PyBuffer_Release(&functions);
     PyBuffer_Release(&threads);
+    PyBuffer_Release(&own);
     if (PyErr_Occurred()) {
         return NULL;
     }

@@ -23,6 +23,7 @@ import raw
 
 import eventprof
 from eventprof.answers.tree import Tree
+from eventprof.answers.waiting import by_place
 from eventprof.show.own_lines import sections
 from eventprof.tables import waits
 
@@ -390,6 +391,36 @@ def test_what_does_not_fit_into_a_line_of_the_report_is_in_the_next_one():
     assert lines[at].endswith(",")
     assert "was asleep at" in lines[at + 1]
     assert lines[at + 1].endswith(f"test_waits.py:{owner.__code__.co_firstlineno + 3}")
+
+
+def test_a_wait_in_a_library_is_told_of_the_own_line_that_called_it():
+    begun = eventprof.record(waits=True, on_full="grow")
+    box = queue.Queue()
+
+    def take():
+        return box.get()
+
+    def outer():
+        begun.start()  # the calls around it are open at the start
+        thread.start()
+        take()
+        begun.stop()
+
+    thread = threading.Thread(target=lambda: [time.sleep(0.2), box.put(1)], name="giver")
+    outer()
+    thread.join()
+
+    found = [each for each in by_place(begun.trace) if each.place.kind == "lock"]
+    one = next(each for each in found if each.place.name.endswith("take"))
+    assert one.place.line == take.__code__.co_firstlineno + 1
+    assert one.is_own and not one.is_lock_of_own
+    assert one.through.name == "Condition.wait"
+    assert one.total > 5 * MS
+    assert [name for name, _ in one.wakers] == ["giver"]
+    assert one.meanwhile[0][0].kind == "sleep"
+    # The thread's start is waited for in a line of outer(), whose call no event of the window begins.
+    start = [each for each in found if each.place.name.endswith("outer")]
+    assert {each.place.line for each in start} <= {outer.__code__.co_firstlineno + 2}
 
 
 def test_the_verb_follows_a_chain_of_threads(tmp_path):

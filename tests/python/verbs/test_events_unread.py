@@ -85,10 +85,13 @@ def test_what_is_printed_is_the_same_as_where_all_is_read_first(
 
 
 def late_chunk(data):
-    """A place in a full chunk of a log file: the last but one, of the thread that was the last."""
+    """A place in a full chunk of a log file, of the thread that was the last.
+
+    The last two chunks may be the last of two threads, and empty from there on.
+    """
     chunks = [at for at in range(0, len(data), 4096) if data[at : at + 4] == b"EVPC"]
     assert len(chunks) >= 6
-    return chunks[-2] + 1024
+    return chunks[-3] + 1024
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_what_is_not_printed_is_not_read(recordings, kind, place_in, tmp_path, m
     path, whole = tmp_path / "a.epr", recordings / f"{kind}.epr"
     data = bytearray(whole.read_bytes())
     place = place_in(data)
-    data[place : place + 64] = bytes(byte ^ 0x5A for byte in data[place : place + 64])
+    data[place : place + 64] = b"\xff" * 64  # no event is of kind 127
     path.write_bytes(data)
 
     first = children.here("events", path, "--limit", "5")

@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     dicts = [
         {
             **one.place._asdict(),
+            "through": None if one.through is None else one.through._asdict(),
             "total": one.total, "longest": one.longest, "times": one.times,
             "threads": list(one.threads),
             "wakers": [{"thread": name, "waited": time} for name, time in one.wakers],
