@@ -95,7 +95,7 @@ class _Columns:
     """The columns of waits, and the places."""
 
     def __init__(self, trace: Recorded) -> None:
-        own = find_own(trace._tree.functions, trace._own_patterns)
+        own = find_own(trace._core.functions(), trace._own_patterns)
         table = columns_of_waits(trace, own[:-1])
         self.start, self.duration = table["start"], table["duration"]
         self.end = self.start + self.duration

@@ -60,7 +60,7 @@ def recording(tmp_path_factory):
             if number % 500 == 0:
                 kept.clear()
 
-    with eventprof.record(output=path, on_full="grow"):
+    with eventprof.record(output=path, on_full="grow", waits=True):
         threads = [threading.Thread(target=work) for _ in range(THREADS)]
         for thread in threads:
             thread.start()
@@ -80,7 +80,7 @@ def run(words, path, *, columns_mib=0, file_mib=0, needed=""):
 @pytest.mark.parametrize(
     "words",
     [
-        *(["analyze"], ["verify"], ["events", "--last", "5"]),
+        *(["analyze"], ["verify"], ["events", "--last", "5"], ["waits"]),
         *([*verb.split(), "-o", "{}"] for verb in ("save", "view", "dataset --events")),
         *(
             ["export", "-o", "{}", "--format", *words.split()]

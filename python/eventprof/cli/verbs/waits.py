@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ...answers.waiting import by_place
     from ...show.waits import MISSING, lines_of
 
-    trace = load(arguments.file)
+    trace = load(arguments.file, fold="functions")
     if not trace._has_waits:
         raise Failure(f"{arguments.file}: {MISSING}")
     tell_missing(trace, arguments)
