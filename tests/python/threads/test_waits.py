@@ -411,7 +411,7 @@ def test_a_wait_in_a_library_is_told_of_the_own_line_that_called_it():
     thread.join()
 
     found = [each for each in by_place(begun.trace) if each.place.kind == "lock"]
-    one = next(each for each in found if each.place.name.endswith("take"))
+    one = next(each for each in found if str(each.place.name).endswith("take"))
     assert one.place.line == take.__code__.co_firstlineno + 1
     assert one.is_own and not one.is_lock_of_own
     assert one.through.name == "Condition.wait"
@@ -419,7 +419,7 @@ def test_a_wait_in_a_library_is_told_of_the_own_line_that_called_it():
     assert [name for name, _ in one.wakers] == ["giver"]
     assert one.meanwhile[0][0].kind == "sleep"
     # The thread's start is waited for in a line of outer(), whose call no event of the window begins.
-    start = [each for each in found if each.place.name.endswith("outer")]
+    start = [each for each in found if str(each.place.name).endswith("outer")]
     assert {each.place.line for each in start} <= {outer.__code__.co_firstlineno + 2}
 
 
