@@ -245,9 +245,11 @@ next_row(ep_event_rows *rows, const ep_columns *c, size_t row, size_t *event)
         size_t around = has_call ? (size_t)(call - t->frames) : 0;
         bool is_call = ep_kinds[kind].form == EP_FORM_CALL;
         append(rows, c, row, has_call ? call : NULL, (int32_t)(around - (has_call && is_call)));
-        if (rows->own_sites != NULL) {
-            rows->own_sites[to->count - 1] =
-                own_site(rows, t, kind, c->id[row], has_call ? call : NULL);
+        if (rows->own != NULL) {
+            rows->own[to->count - 1] = (ep_own_row){
+                .call = has_call ? call->order : 0,
+                .site = own_site(rows, t, kind, c->id[row], has_call ? call : NULL),
+            };
         }
         if (has_block) {
             to->alloc_row[to->alloc_count] = to->count - 1;
@@ -278,12 +280,12 @@ open_batch(ep_event_rows *rows)
     batch->calls.before = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *batch->calls.before);
     rows->numbers = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *rows->numbers);
     if (rows->choice.own != NULL) {
-        rows->own_sites = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *rows->own_sites);
+        rows->own = ep_array_new(EP_EVENT_ROWS_BATCH, sizeof *rows->own);
     }
     bool has_memory = columns->thread != NULL && batch->calls.row_call != NULL &&
                       batch->calls.depth != NULL && batch->calls.before != NULL &&
                       rows->numbers != NULL &&
-                      (rows->own_sites != NULL || rows->choice.own == NULL) &&
+                      (rows->own != NULL || rows->choice.own == NULL) &&
                       ep_columns_reserve(columns, EP_EVENT_ROWS_BATCH, EP_EVENT_ROWS_BATCH);
     return has_memory ? ep_live_open(&rows->live) : EP_NOMEM;
 }
@@ -341,7 +343,7 @@ rows_clear(ep_fold *fold)
     }
     free(rows->threads);
     free(rows->numbers);
-    free(rows->own_sites);
+    free(rows->own);
     free(rows->late);
     free(rows->batch.calls.row_call);
     free(rows->batch.calls.depth);

@@ -20,9 +20,16 @@ typedef struct ep_row_choice {
     const uint8_t *threads;      /* thread_count long; NULL: all are chosen */
     size_t thread_count;
     const uint8_t *own;          /* own_count long, by row of functions: whether it is own code, for
-                                  * own_sites; NULL: these are not wanted */
+                                  * ep_own_row; NULL: these are not wanted */
     size_t own_count;
 } ep_row_choice;
+
+/* What is around a row of the batch. */
+typedef struct ep_own_row {
+    uint64_t call;    /* the innermost call: its number among those of the thread, from 1 on; 0: none */
+    uint32_t site;    /* the row's, if own code called there, else that of the innermost call by own code
+                       * around it; 0: none */
+} ep_own_row;
 
 struct ep_event_rows_thread;
 
@@ -40,9 +47,7 @@ typedef struct ep_event_rows {
     ep_fold_facts facts;
     ep_trace batch;
     int64_t *numbers;            /* EP_EVENT_ROWS_BATCH long */
-    uint32_t *own_sites;         /* as long; of each row of the batch, its site if own code called there,
-                                  * else that of the innermost call by own code around it; 0: none. NULL:
-                                  * they are not wanted */
+    struct ep_own_row *own;      /* as long; NULL: not wanted */
     int64_t row;                 /* of the whole: the next */
     struct ep_event_rows_thread *threads;
     ep_live_blocks live;

@@ -29,7 +29,7 @@ _COLUMNS = ("time", "thread", "kind", "word", "caller", "caller_line")
 
 def _events(trace: Recorded, own: Array | None) -> dict[str, Array]:
     """Return the events of waits, by thread and time; only these are in memory."""
-    columns = _COLUMNS if own is None else (*_COLUMNS, "own_caller", "own_line")
+    columns = (*_COLUMNS, "around", "own_caller", "own_line")
     parts: list[dict[str, Array]] = []
 
     def take(batch: dict[str, Array]) -> bool:
@@ -37,12 +37,11 @@ def _events(trace: Recorded, own: Array | None) -> dict[str, Array]:
         return True
 
     if trace._has_waits:
-        is_own = None if own is None else own.astype(np.uint8).tobytes()
-        trace._core.rows(
-            *(0, trace.duration + 1, _KINDS, None, None, _COLUMNS, take, None, is_own),
-        )
+        is_own = b"" if own is None else own.astype(np.uint8).tobytes()
+        window = (0, trace.duration + 1)
+        trace._core.rows(*window, _KINDS, None, None, _COLUMNS, take, None, is_own)
     if not parts:
-        empty = {"time": np.int64, "word": np.uint64, "kind": np.uint8}
+        empty = {"time": np.int64, "word": np.uint64, "kind": np.uint8, "around": np.int64}
         return {name: np.empty(0, empty.get(name, np.int32)) for name in columns}
     joined = {name: np.concatenate([part[name] for part in parts]) for name in columns}
     order = np.argsort(joined["thread"], kind="stable")  # by time already
@@ -57,8 +56,8 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
     trace : Recorded
         The trace.
     own : array of bool, optional
-        Of each function, whether it is own code. With it there are ``own_caller`` and ``own_line``:
-        where own code waited, or called last what waited; -1: no own call was open.
+        Of each function, whether it is own code, for ``own_caller`` and ``own_line``: where own
+        code waited, or called last what waited; -1: no own call was open.
     """
     events = _events(trace, own)
     kind, thread, time, word = (events[name] for name in ("kind", "thread", "time", "word"))
@@ -88,7 +87,7 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
         "caller_line": events["caller_line"][row],
         "flags": np.where(is_open, OPEN_AT_END, 0).astype(np.uint8),
         "spins": is_part & ((word[row] & 7) == _LOCK),
-        **{name: events[name][row] for name in events if name.startswith("own_")},
+        **{name: events[name][row] for name in ("around", "own_caller", "own_line")},
     }
 
 
@@ -108,7 +107,7 @@ def _joined(columns: dict[str, Array]) -> dict[str, Array]:
     goes_on = np.zeros(len(start), bool)
     if len(start) > 1:
         goes_on[1:] = (
-            ((kind[1:] == _GIL) | (spins[:-1] & _equals_before(columns, "caller", "caller_line")))
+            ((kind[1:] == _GIL) | (spins[:-1] & _equals_before(columns, "around", "caller_line")))
             & _equals_before(columns, "thread", "kind")
             & (start[1:] - end[:-1] < _SAME_WAIT_NS)
         )

@@ -141,26 +141,34 @@ column_array(const ep_trace *rows, const ep_column *column)
     return array;
 }
 
-/* Adds own_caller and own_line, of the own sites of a batch. Fails: false, exception set. */
+/* Takes the reference of `array`. Fails: false, exception set. */
+static bool
+put_array(PyObject *batch, const char *name, PyObject *array)
+{
+    bool done = array != NULL && PyDict_SetItemString(batch, name, array) == 0;
+    Py_XDECREF(array);
+    return done;
+}
+
+/* Adds around, own_caller and own_line. Fails: false, exception set. */
 static bool
 add_own(taker *to, const ep_trace *rows, PyObject *batch)
 {
     const ep_id_map *map = &rows->functions.map;
     size_t count = rows->decoded.columns.count;
-    void *callers = NULL, *lines = NULL;
-    PyObject *caller = ep_py_array(count, EP_TYPE_INT32, &callers);
-    PyObject *line = caller != NULL ? ep_py_array(count, EP_TYPE_INT32, &lines) : NULL;
-    bool done = line != NULL;
-    for (size_t row = 0; done && row < count; row++) {
-        uint32_t site = to->rows->own_sites[row];
-        ((int32_t *)callers)[row] = site != 0 ? map->site_caller[site] : -1;
-        ((int32_t *)lines)[row] = site != 0 ? map->site_line[site] : -1;
+    void *calls, *callers, *lines;
+    if (!put_array(batch, "around", ep_py_array(count, EP_TYPE_INT64, &calls)) ||
+        !put_array(batch, "own_caller", ep_py_array(count, EP_TYPE_INT32, &callers)) ||
+        !put_array(batch, "own_line", ep_py_array(count, EP_TYPE_INT32, &lines))) {
+        return false;
     }
-    done = done && PyDict_SetItemString(batch, "own_caller", caller) == 0 &&
-           PyDict_SetItemString(batch, "own_line", line) == 0;
-    Py_XDECREF(caller);
-    Py_XDECREF(line);
-    return done;
+    for (size_t row = 0; row < count; row++) {
+        const ep_own_row *own = &to->rows->own[row];
+        ((int64_t *)calls)[row] = (int64_t)own->call;
+        ((int32_t *)callers)[row] = own->site != 0 ? map->site_caller[own->site] : -1;
+        ((int32_t *)lines)[row] = own->site != 0 ? map->site_line[own->site] : -1;
+    }
+    return true;
 }
 
 /* Fails: NULL, exception set. */
@@ -175,7 +183,7 @@ batch_object(taker *to, const ep_trace *rows, const int64_t *numbers)
     }
     bool failed = batch == NULL || row == NULL || PyDict_SetItemString(batch, "row", row) < 0 ||
                   (to->functions != NULL && !list_functions(to, rows)) ||
-                  (to->rows->own_sites != NULL && !add_own(to, rows, batch));
+                  (to->rows->own != NULL && !add_own(to, rows, batch));
     Py_XDECREF(row);
     for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(to->columns); i++) {
         PyObject *name = PyTuple_GET_ITEM(to->columns, i);
@@ -224,8 +232,9 @@ check_columns(PyObject *columns)
  * dict of arrays, the columns and `row`, for each batch of the events that were chosen, until it returns
  * false. functions, threads: a byte for each row of their tables, 1: chosen; None: all. new_functions: a
  * list; before each call it gets (row of functions, name, module, file) of those that no earlier batch
- * mentioned; None: not wanted. own: a byte for each function, 1: own code; the dict has own_caller and
- * own_line then, where own code called last what led to the event, -1: nowhere. `take` may not use this
+ * mentioned; None: not wanted. own: a byte for each function, 1: own code, or none; the dict has
+ * own_caller and own_line then, where own code called last what led to the event, -1: nowhere, and around,
+ * a number of the innermost call, which no other call of the thread has, 0: none. `take` may not use this
  * trace: it is locked. */
 PyObject *
 ep_py_trace_rows(PyObject *object, PyObject *args)

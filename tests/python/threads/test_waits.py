@@ -710,33 +710,29 @@ def test_a_thread_that_spins_waits_for_the_lock(tmp_path):
 
 def test_a_spin_and_the_wait_after_it_are_one_row():
     gil, lock = (eventprof._core.WAIT_WORDS.index(word) for word in ("gil", "lock"))
-    rows = [  # thread, kind, start, duration, line, spins, waker
-        (0, lock, 0, 40_000, 7, True, -1),
-        (0, lock, 41_000, 30_000, 7, True, -1),
-        (0, lock, 71_500, 20_000, 7, False, 1),
-        (0, lock, 92_000, 20_000, 7, False, 1),  # after a lock was taken: another wait
-        (0, lock, 113_000, 25_000, 7, True, -1),
-        (0, lock, 139_000, 25_000, 8, False, 1),
-        (0, gil, 200_000, 5_000_000, 8, False, -1),
-        (0, gil, 5_201_000, 4_000_000, 8, False, -1),
-        (1, lock, 0, 30_000, 7, True, -1),
-        (1, lock, 130_001, 30_000, 7, False, 0),
+    rows = [  # thread, kind, start, duration, call, line, spins, waker
+        (0, lock, 0, 40_000, 3, 7, True, -1),
+        (0, lock, 41_000, 30_000, 3, 7, True, -1),
+        (0, lock, 71_500, 20_000, 3, 7, False, 1),
+        (0, lock, 92_000, 20_000, 3, 7, False, 1),  # after a lock was taken: another wait
+        (0, lock, 113_000, 25_000, 3, 7, True, -1),
+        (0, lock, 139_000, 25_000, 3, 8, False, 1),
+        (0, gil, 200_000, 5_000_000, 3, 8, False, -1),
+        (0, gil, 5_201_000, 4_000_000, 3, 8, False, -1),
+        (1, lock, 0, 30_000, 3, 7, True, -1),
+        (1, lock, 130_001, 30_000, 3, 7, False, 0),
+        (1, lock, 200_000, 30_000, 4, 7, True, -1),  # the lock was taken in the spin
+        (1, lock, 231_000, 30_000, 5, 7, False, 0),  # in another call of the same function
     ]
-    names = ("thread", "kind", "start", "duration", "caller_line", "spins", "waker")
+    names = ("thread", "kind", "start", "duration", "around", "caller_line", "spins", "waker")
     columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
     columns |= {name: np.zeros(len(rows), np.int32) for name in ("caller", "flags")}
 
     joined = waits._joined(columns)
 
     assert "spins" not in joined
-    assert joined["start"].tolist() == [0, 92_000, 113_000, 139_000, 200_000, 0, 130_001]
-    assert joined["duration"].tolist() == [
-        91_500,
-        20_000,
-        25_000,
-        25_000,
-        9_001_000,
-        30_000,
-        30_000,
-    ]
-    assert joined["waker"].tolist() == [1, 1, -1, 1, -1, -1, 0]
+    starts = [0, 92_000, 113_000, 139_000, 200_000, 0, 130_001, 200_000, 231_000]
+    assert joined["start"].tolist() == starts
+    lengths = [91_500, 20_000, 25_000, 25_000, 9_001_000, 30_000, 30_000, 30_000, 30_000]
+    assert joined["duration"].tolist() == lengths
+    assert joined["waker"].tolist() == [1, 1, -1, 1, -1, -1, 0, -1, 0]
