@@ -47,7 +47,7 @@ typedef struct ep_event_rows {
     ep_fold_facts facts;
     ep_trace batch;
     int64_t *numbers;            /* EP_EVENT_ROWS_BATCH long */
-    struct ep_own_row *own;      /* as long; NULL: not wanted */
+    ep_own_row *own;             /* as long; NULL: not wanted */
     int64_t row;                 /* of the whole: the next */
     struct ep_event_rows_thread *threads;
     ep_live_blocks live;

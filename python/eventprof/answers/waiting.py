@@ -22,9 +22,9 @@ _LONGEST = 2000
 class KindWords(NamedTuple):
     """The words for a kind of wait."""
 
-    what: str  #: It waits for this.
-    doing: str  #: What a thread is that waits so.
-    sums: str  #: Time of all such waits is this.
+    what: str  #: After "waits for".
+    doing: str  #: After "the thread was".
+    sums: str  #: After a time, that of all such waits: "3 ms ...".
 
 
 WORDS = {
@@ -87,7 +87,7 @@ class Waits(NamedTuple):
 
     @property
     def is_lock_of_own(self) -> bool:
-        """Whether own code waited for a lock of its own; through a library it is a queue or so."""
+        """Whether an own line waits for a lock itself, and not in a library's queue or event."""
         return self.place.kind == "lock" and self.is_own and self.through is None
 
 

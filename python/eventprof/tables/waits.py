@@ -49,15 +49,15 @@ def _events(trace: Recorded, own: Array | None) -> dict[str, Array]:
 
 
 def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]:
-    """Return the columns of waits by thread, one for the interpreter's lock in parts of 5 ms.
+    """Return the columns of waits, by thread. A wait for the interpreter's lock is in parts.
 
     Parameters
     ----------
     trace : Recorded
         The trace.
     own : array of bool, optional
-        Of each function, whether it is own code, for ``own_caller`` and ``own_line``: where own
-        code waited, or called last what waited; -1: no own call was open.
+        Of each function, whether it is own code. ``own_caller`` and ``own_line`` are the innermost
+        own line that waited or called what waited; -1: there was none, or `own` is None.
     """
     events = _events(trace, own)
     kind, thread, time, word = (events[name] for name in ("kind", "thread", "time", "word"))

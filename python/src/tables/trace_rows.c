@@ -177,20 +177,17 @@ batch_object(taker *to, const ep_trace *rows, const int64_t *numbers)
 {
     PyObject *batch = PyDict_New();
     void *data;
-    PyObject *row = ep_py_array(rows->decoded.columns.count, EP_TYPE_INT64, &data);
-    if (row != NULL) {
+    bool failed =
+        batch == NULL ||
+        !put_array(batch, "row", ep_py_array(rows->decoded.columns.count, EP_TYPE_INT64, &data));
+    if (!failed) {
         memcpy(data, numbers, rows->decoded.columns.count * sizeof *numbers);
+        failed = (to->functions != NULL && !list_functions(to, rows)) ||
+                 (to->rows->own != NULL && !add_own(to, rows, batch));
     }
-    bool failed = batch == NULL || row == NULL || PyDict_SetItemString(batch, "row", row) < 0 ||
-                  (to->functions != NULL && !list_functions(to, rows)) ||
-                  (to->rows->own != NULL && !add_own(to, rows, batch));
-    Py_XDECREF(row);
     for (Py_ssize_t i = 0; !failed && i < PyTuple_GET_SIZE(to->columns); i++) {
-        PyObject *name = PyTuple_GET_ITEM(to->columns, i);
-        const ep_column *column = ep_column_find(EP_TABLE_EVENTS, PyUnicode_AsUTF8(name));
-        PyObject *array = column_array(rows, column);
-        failed = array == NULL || PyDict_SetItem(batch, name, array) < 0;
-        Py_XDECREF(array);
+        const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(to->columns, i));
+        failed = !put_array(batch, name, column_array(rows, ep_column_find(EP_TABLE_EVENTS, name)));
     }
     if (failed) {
         Py_CLEAR(batch);
@@ -251,10 +248,12 @@ ep_py_trace_rows(PyObject *object, PyObject *args)
                           &new_functions, &own)) {
         return NULL;
     }
-    to.functions = PyList_Check(new_functions) ? new_functions : NULL;
+    to.functions = new_functions != Py_None ? new_functions : NULL;
     ep_status status = EP_ARGUMENT;
     ep_error error = {.text = ""};
-    if (check_columns(to.columns) == 0) {
+    if (to.functions != NULL && !PyList_Check(to.functions)) {
+        PyErr_SetString(PyExc_TypeError, "new_functions must be a list or None");
+    } else if (check_columns(to.columns) == 0) {
         rows.choice.from_ns = start;
         rows.choice.to_ns = end;
         rows.choice.functions = functions.buf;

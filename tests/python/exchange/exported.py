@@ -83,6 +83,17 @@ def nasty():
     return rec.trace
 
 
+def of_two_threads(work, **options):
+    """A trace of two threads that do the same."""
+    with eventprof.record(**options) as rec:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return rec.trace
+
+
 def waiting(waits=False):
     """Two threads that both want the interpreter's lock; waits: with the events of waits."""
 
@@ -90,13 +101,7 @@ def waiting(waits=False):
         for _ in range(60):
             sum(len(str(k)) for k in range(200))
 
-    with eventprof.record(waits=waits) as rec:
-        threads = [threading.Thread(target=busy) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return rec.trace
+    return of_two_threads(busy, waits=waits)
 
 
 def waits():
@@ -108,13 +113,7 @@ def waits():
             with lock:
                 sleep(0.002)
 
-    with eventprof.record(waits=True) as rec:
-        threads = [threading.Thread(target=turns) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return rec.trace
+    return of_two_threads(turns, waits=True)
 
 
 def open_ends():

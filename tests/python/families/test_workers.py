@@ -130,10 +130,14 @@ def test_where_only_memory_is_recorded(tmp_path, method):
     assert workers_of(open_one(tmp_path)) == [f"{words(method)}Process-2", "reäder"]
 
 
+def stand_in(package, **modules):
+    """Write a package that comes before an installed one of its name."""
+    package.mkdir()
+    write(package, __init__="", **modules)
+
+
 def test_a_server_that_forks_as_gunicorn(tmp_path):
-    (tmp_path / "gunicorn").mkdir()
-    (tmp_path / "gunicorn" / "__init__.py").touch()  # else an installed gunicorn comes first
-    write(
+    stand_in(
         tmp_path / "gunicorn",
         arbiter="""
             import os
@@ -172,9 +176,7 @@ def test_processes_of_billiard(tmp_path, method):
 
 
 def test_a_pool_that_forks_as_celery(tmp_path):
-    (tmp_path / "billiard").mkdir()
-    (tmp_path / "billiard" / "__init__.py").touch()  # else an installed billiard comes first
-    write(
+    stand_in(
         tmp_path / "billiard",
         popen_fork="""
             import os

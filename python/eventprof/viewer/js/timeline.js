@@ -267,8 +267,9 @@ export class Timeline {
 
   /** Describes the wait of a call's thread under a point, if it waits there. @param {number} call @param {number} x */
   waitWords(call, x) {
-    const words = this.data.waitWords(this.data.rows[this.data.rowOf(call)].thread, this.timeAt(x));
-    const holder = this.data.holderAt(this.data.rows[this.data.rowOf(call)].thread, this.timeAt(x));
+    const { thread } = this.data.rows[this.data.rowOf(call)];
+    const words = this.data.waitWords(thread, this.timeAt(x));
+    const holder = this.data.holderAt(thread, this.timeAt(x));
     return holder < 0 ? words : [...words, "Alt+click: what that thread did then"];
   }
 
