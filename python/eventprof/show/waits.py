@@ -94,6 +94,6 @@ def show(trace: Trace, limit: int, file: IO[str] | None) -> None:
 
 #: What to say of a recording without waits.
 MISSING = (
-    "waits were not recorded: record with waits=True, or by eventprof run, which has them with calls "
-    "unless --no-waits is given; without them the report tells what follows from events alone"
+    "waits were not recorded: record with waits=True, or by eventprof run, which has them with "
+    "calls unless --no-waits is given; without them the report tells what follows from events alone"
 )
