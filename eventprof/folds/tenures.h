@@ -14,6 +14,12 @@ typedef struct ep_tenure {
     int32_t thread;
 } ep_tenure;
 
+/* Who has the lock of a process. */
+typedef struct ep_lock_holder {
+    size_t row;          /* of the tenure that goes on + 1; 0: none does */
+    int64_t free_ns;     /* when the last tenure ended that is known to have ended */
+} ep_lock_holder;
+
 typedef struct ep_tenures {
     ep_fold fold;
     ep_tenure *rows;
@@ -21,7 +27,8 @@ typedef struct ep_tenures {
     ep_kind_set kinds;
     bool has_lock;
     const int32_t *thread_process;    /* of the facts */
-    size_t *last;                     /* by process: the row of its last tenure + 1; 0: there is none */
+    ep_lock_holder *locks;            /* by process */
+    int64_t *taken_ns;                /* by thread: when its wait for the lock ended, until its next event */
     size_t process_count;
 } ep_tenures;
 

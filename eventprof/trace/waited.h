@@ -5,6 +5,10 @@
  * of one thread's events, in order of time, is a *tenure*: from the first of them to the last. Between two
  * tenures the holder is not known: what follows from tenures is a lower bound.
  *
+ * Where waits are recorded, how long calls waited does not depend on tenures; and the table of tenures
+ * (folds/tenures.h) knows when a thread had waited for the lock, and when it gave the lock back to wait for
+ * something else.
+ *
  * Each process has its own lock. In a trace of several, tenures are those of one process: a run of events
  * without regard to the events of the others. */
 #ifndef EP_WAITED_H

@@ -298,26 +298,79 @@ START_TEST(calls_and_the_tree_agree_on_recorded_waits)
 }
 END_TEST
 
-START_TEST(tenures_are_maximal_runs_of_a_thread)
+/* Runs the fold in small batches. The caller clears it. */
+static ep_tenures
+tenures_of(program *p)
 {
-    program *p = program_new();
-    static const int32_t threads[] = {0, 0, 1, 1, 1, 0, 2};
-    for (size_t i = 0; i < 7; i++) program_call(p, threads[i], EP_KIND_CALL, 1);
-    program_alloc(p, 3, EP_KIND_MALLOC_RAW, 0x1000, 10);    /* not under the lock */
     ep_tenures tenures;
     ep_tenures_open(&tenures);
     ep_fold *folds[] = {&tenures.fold};
     ep_fold_facts facts = facts_of(p);
     random_stream stream = {
         .stream = {.next = random_next}, .columns = &p->columns, .most = 2, .random = 5};
-
     ck_assert_int_eq(ep_fold_run(&stream.stream, &facts, folds, 1, NULL), EP_OK);
+    return tenures;
+}
+
+START_TEST(tenures_are_maximal_runs_of_a_thread)
+{
+    program *p = program_new();
+    static const int32_t threads[] = {0, 0, 1, 1, 1, 0, 2};
+    for (size_t i = 0; i < 7; i++) program_call(p, threads[i], EP_KIND_CALL, 1);
+    program_alloc(p, 3, EP_KIND_MALLOC_RAW, 0x1000, 10);    /* not under the lock */
+
+    ep_tenures tenures = tenures_of(p);
 
     ck_assert_uint_eq(tenures.count, 4);
     ck_assert_int_eq(tenures.rows[1].thread, 1);
     ck_assert_int_eq(tenures.rows[1].start_ns, 2);
     ck_assert_int_eq(tenures.rows[1].end_ns, 4);
     ck_assert_int_eq(tenures.rows[1].events, 3);
+    tenures.fold.type->clear(&tenures.fold);
+    program_free(p);
+}
+END_TEST
+
+static void
+program_wait(program *p, int32_t thread, ep_kind kind, ep_wait_for what, uint64_t ns)
+{
+    program_alloc(p, thread, kind, EP_WAIT_WORD(what, ns), -1);
+}
+
+START_TEST(recorded_waits_end_tenures)
+{
+    program *p = program_new();
+    program_call(p, 0, EP_KIND_CALL, 1);
+    program_alloc(p, 0, EP_KIND_MALLOC_OBJ, 0x1000, 10);
+    p->now = 10;
+    program_wait(p, 0, EP_KIND_WAIT_BEGIN, EP_WAIT_FOR_SLEEP, 0);
+    p->now = 50;
+    program_wait(p, 0, EP_KIND_WAIT, EP_WAIT_FOR_SLEEP, 40);
+    p->now = 60;    /* nobody else had the lock meanwhile, and yet it was not this thread's */
+    program_call(p, 0, EP_KIND_RETURN, NAME_OF(1));
+    p->now = 61;
+    program_wait(p, 1, EP_KIND_WAIT_BEGIN, EP_WAIT_FOR_GIL, 0);
+    p->now = 70;    /* a part of a wait; the lock is not free yet */
+    program_wait(p, 1, EP_KIND_WAIT, EP_WAIT_FOR_GIL, 9);
+    program_wait(p, 1, EP_KIND_WAIT_BEGIN, EP_WAIT_FOR_GIL, 0);
+    p->now = 80;    /* a read of 15 ns, which has no begin, after a time without a processor */
+    program_wait(p, 0, EP_KIND_WAIT, EP_WAIT_FOR_PROCESSOR, 5);
+    p->now = 100;
+    program_wait(p, 0, EP_KIND_WAIT, EP_WAIT_FOR_IO, 15);
+    program_wait(p, 1, EP_KIND_WAIT, EP_WAIT_FOR_GIL, 30);
+    p->now = 120;
+    program_call(p, 1, EP_KIND_CALL, 1);
+
+    ep_tenures tenures = tenures_of(p);
+
+    static const int64_t expected[][4] = {{0, 0, 10, 2}, {0, 60, 85, 1}, {1, 101, 120, 1}};
+    ck_assert_uint_eq(tenures.count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(tenures.rows[i].thread, expected[i][0]);
+        ck_assert_int_eq(tenures.rows[i].start_ns, expected[i][1]);
+        ck_assert_int_eq(tenures.rows[i].end_ns, expected[i][2]);
+        ck_assert_int_eq(tenures.rows[i].events, expected[i][3]);
+    }
     tenures.fold.type->clear(&tenures.fold);
     program_free(p);
 }
@@ -376,6 +429,7 @@ EP_TEST_MAIN("folds",
              a_wait_that_is_found_later_is_not_of_calls_that_began_meanwhile,
              calls_and_the_tree_agree_on_recorded_waits,
              tenures_are_maximal_runs_of_a_thread,
+             recorded_waits_end_tenures,
              every_length_is_in_the_bin_that_says_so,
              recursion_a_million_deep_ends,
              tree_adds_up_to_what_pairs_give,

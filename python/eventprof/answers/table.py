@@ -90,8 +90,8 @@ def gil_table(trace: Recorded) -> Table:
         trace._title("gil"),
         [
             _number("thread", found["thread"], dtype=np.int32, doc="row of threads"),
-            _number("start", found["start"], unit="ns", doc="of its first event"),
-            _number("end", found["end"], unit="ns", doc="of its last event"),
+            _number("start", found["start"], unit="ns", doc="of its first event, or when it had waited for the lock"),
+            _number("end", found["end"], unit="ns", doc="of its last event, or when the thread began to wait"),
             _number("events", found["events"], doc="in the tenure"),
         ],
         len(found["start"]),

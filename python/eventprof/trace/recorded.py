@@ -326,14 +326,16 @@ class Recorded(Facts):
 
     @cached_property
     def gil(self) -> Table:
-        """Which thread held the interpreter's lock when, as far as events show.
+        """Which thread held the interpreter's lock when, as far as is recorded.
 
         Returns
         -------
         Table
             One row for each tenure, a maximal run of events of one thread: ``thread`` int32, row
             of `threads`; ``start`` and ``end`` int64, ns; ``events`` int64. Between two tenures the
-            holder is not known. An interpreter without such a lock has no rows.
+            holder is not known. Where waits were recorded, a tenure begins when the thread's wait
+            for the lock ended, and ends when the thread began to wait for anything but a processor.
+            An interpreter without such a lock has no rows.
         """
         return gil_table(self)
 

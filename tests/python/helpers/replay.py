@@ -37,6 +37,9 @@ CLOSING = (
 IN_C = {KIND[name] for name in ("C_CALL", "C_RETURN", "C_EXCEPTION")}
 FLAGS_OF_END = {KIND["YIELD"]: YIELDED, KIND["UNWIND"]: RAISED, KIND["C_EXCEPTION"]: RAISED}
 WAIT_BEGIN, WAIT, WAKER = (KIND[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER"))
+FOR_GIL = _core.WAIT_WORDS.index("gil")
+#: A thread that waits for these may have the interpreter's lock.
+KEEPS_LOCK = [_core.WAIT_WORDS.index(word) for word in ("processor", "other")]
 NOT_UNDER_LOCK = {WAIT_BEGIN, WAIT, WAKER} | {
     number for number, name in NAMES.items() if name.endswith(("_RAW", "_LIBC"))
 }
@@ -135,6 +138,10 @@ class Replay:
         # Of recorded waits: the time in those that ended, and the begin of one that goes on.
         waited_of: dict[int, int] = defaultdict(int)
         waits_since: dict[int, int] = {}
+        # When a thread's wait for the interpreter's lock ended, until its next event; when the last
+        # tenure ended that is known to have ended.
+        taken: dict[int, int] = {}
+        free = 0
 
         def waited_by(thread: int) -> int:
             return waited_of[thread] if by_waits else ended - ended_of[thread]
@@ -187,13 +194,26 @@ class Replay:
                     if tenure[0] >= 0:
                         ended += tenure[2] - tenure[1]
                         ended_of[tenure[0]] += tenure[2] - tenure[1]
-                    tenure = [thread, time, time, 0]
+                        free = tenure[2]
+                    since = max(taken.pop(thread), free) if thread in taken else time
+                    tenure = [thread, since, time, 0]
                     self.tenures.append(tenure)
                 tenure[2] = time
                 tenure[3] += 1
             action = ACTIONS[kind]
             if kind in WITH_VALUE:
                 self.time_of_two_words.append(time)
+            if kind in (WAIT_BEGIN, WAIT):
+                if word & 7 == FOR_GIL:
+                    taken[thread] = time
+                    if kind == WAIT_BEGIN:  # another part of the wait
+                        del taken[thread]
+                if word & 7 not in KEEPS_LOCK and tenure[0] == thread:
+                    tenure[2] = max(tenure[2], time - (word >> 3 if kind == WAIT else 0))
+                    ended += tenure[2] - tenure[1]
+                    ended_of[thread] += tenure[2] - tenure[1]
+                    free = tenure[2]
+                    tenure = [-1, 0, 0, 0]
             if kind == WAIT_BEGIN:
                 waits_since[thread] = time
             elif kind == WAIT:

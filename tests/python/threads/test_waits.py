@@ -154,6 +154,34 @@ def test_two_that_compute_wait_for_the_interpreters_lock():
     assert len(waits) < 2 * waits["duration"].sum() / (4 * MS)
 
 
+@pytest.mark.skipif(not raw.HAS_GIL, reason="there is no such lock")
+def test_nobody_has_the_interpreters_lock_while_it_waits():
+    lock = threading.Lock()
+
+    def work():
+        for _ in range(20):
+            with lock:
+                sum(range(10_000))
+                time.sleep(0.001)
+            sum(len(str(n)) for n in range(2_000))
+
+    trace = of_threads(work, work, work)
+
+    gil, table = trace.gil, trace.waits
+    begin, end, thread = gil["start"], gil["end"], gil["thread"]
+    assert (begin[1:] >= end[:-1]).all()
+    assert (begin <= end).all()
+    waits_for_none = np.flatnonzero((table["kind"] != "processor") & (table["kind"] != "other"))
+    assert len(waits_for_none) > 60
+    for row in waits_for_none.tolist():
+        start = table["start"][row]
+        stop = start + table["duration"][row]
+        own = thread == table["thread"][row]
+        # The time stamps of an end of a wait and of the wait itself are taken one after the other.
+        held = np.minimum(end[own], stop) - np.maximum(begin[own], start)
+        assert held.max(initial=0) < MS / 10
+
+
 def test_a_wait_that_goes_on_at_the_end_lasts_to_the_end():
     event = threading.Event()
     thread = threading.Thread(target=event.wait)
