@@ -37,8 +37,8 @@ begin_tenure(ep_tenures *self, ep_lock_holder *lock, int32_t thread, int64_t tim
     return EP_OK;
 }
 
-/* A thread that begins to wait has released the lock. A wait for the lock is in parts: after each but the last
- * the next one begins. */
+/* A thread that begins to wait has released the lock. A wait for the lock is in parts: after each but the
+ * last the next one begins. */
 static void
 take_wait(ep_tenures *self, ep_lock_holder *lock, unsigned kind, int32_t thread, int64_t time_ns,
           uint64_t word)

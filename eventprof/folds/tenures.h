@@ -28,7 +28,7 @@ typedef struct ep_tenures {
     bool has_lock;
     const int32_t *thread_process;    /* of the facts */
     ep_lock_holder *locks;            /* by process */
-    int64_t *taken_ns;                /* by thread: when its wait for the lock ended, until its next event */
+    int64_t *taken_ns;                /* by thread, until its next event: when it had waited for the lock */
     size_t process_count;
 } ep_tenures;
 

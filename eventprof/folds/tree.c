@@ -472,22 +472,36 @@ next_block(ep_tree *tree, const ep_columns *columns, size_t event, int64_t time_
     return columns->address[event];
 }
 
-static void
+/* A wait of the thread ended. What was before a call began is of the calls around it. */
+static EP_CHECKED ep_status
+charge_wait(ep_tree *tree, ep_tree_thread *t, unsigned what, int64_t time_ns, int64_t ns)
+{
+    if (!ep_grow((void **)&tree->waits, &tree->waits_capacity, tree->node_count, sizeof *tree->waits)) {
+        return EP_NOMEM;
+    }
+    int64_t charged_ns = 0;
+    size_t depth = t->depth;
+    for (; depth > 0 && charged_ns < ns; depth--) {
+        ep_tree_frame *call = &t->frames[depth];
+        int64_t within_ns = time_ns - call->start_ns < ns ? time_ns - call->start_ns : ns;
+        tree->waits[call->node].ns[what] += within_ns - charged_ns;
+        call->waited_from_ns += ns - within_ns;
+        charged_ns = within_ns;
+    }
+    tree->waits[t->frames[0].node].ns[what] += ns - charged_ns;
+    return EP_OK;
+}
+
+static EP_CHECKED ep_status
 take_wait(ep_tree *tree, ep_tree_thread *t, unsigned kind, int64_t time_ns, uint64_t word)
 {
     if (kind == EP_KIND_WAIT_BEGIN) {
         ep_waiting_begin(&t->waiting, time_ns, word);
     } else if (kind == EP_KIND_WAIT) {
         int64_t ns = ep_waiting_end(&t->waiting, time_ns, word);
-        tree->waits_ns[ep_wait_what(word)] += ns;
-        for (size_t depth = t->depth; depth > 0; depth--) {    /* calls that began meanwhile */
-            int64_t before_ns = ns - (time_ns - t->frames[depth].start_ns);
-            if (before_ns <= 0) {
-                break;
-            }
-            t->frames[depth].waited_from_ns += before_ns;
-        }
+        return charge_wait(tree, t, ep_wait_what(word), time_ns, ns);
     }
+    return EP_OK;
 }
 
 /* HOT, budget 12 ns an event. several: processes; a constant, so that one process pays nothing for it. */
@@ -543,7 +557,7 @@ events_of(ep_tree *tree, const ep_batch *batch, const bool several)
                 status = revive_block(tree, t, columns, event++, row);
                 break;
             case WORK_WAIT:
-                take_wait(tree, t, kind, time_ns, next_block(tree, columns, event, time_ns));
+                status = take_wait(tree, t, kind, time_ns, next_block(tree, columns, event, time_ns));
                 event++;
                 break;
             case WORK_BLOCK:
@@ -587,13 +601,15 @@ finish(ep_tree *tree)
         ep_tree_thread *t = &tree->threads[thread];
         const ep_tenure_clock *clock = ep_tenure_clock_of(&tree->clocks, (int32_t)thread);
         const int64_t *until_ns = tree->facts.open_until_ns;
-        uint8_t what = t->waiting.what;
-        tree->waits_ns[what] +=
-            ep_waiting_stop(&t->waiting, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns);
+        int64_t end_ns = until_ns != NULL ? until_ns[thread] : tree->facts.length_ns;
+        int64_t rest_ns = ep_waiting_stop(&t->waiting, end_ns);
+        if (rest_ns > 0 && charge_wait(tree, t, t->waiting.what, end_ns, rest_ns) != EP_OK) {
+            tree->failed = true;
+        }
         int64_t waited_ns = tree->lock_kinds != 0 ? ep_tenure_others_ns(clock, (int32_t)thread)
                                                   : t->waiting.waited_ns;
         while (t->depth > 0) {
-            pop(tree, t, until_ns != NULL ? until_ns[thread] : tree->facts.length_ns, waited_ns, true);
+            pop(tree, t, end_ns, waited_ns, true);
         }
         tree->thread_sums[thread].in_calls = t->frames[0].below_ns;
     }
@@ -650,6 +666,7 @@ tree_clear(ep_fold *fold)
     free(tree->late);
     free(tree->endings);
     free(tree->gone);
+    free(tree->waits);
     free(tree->paths);
     free(tree->path_of_leaf);
     free(tree->summed);

@@ -85,6 +85,11 @@ typedef struct ep_tree_gone {
     uint64_t bytes, blocks;
 } ep_tree_gone;
 
+/* Of a node: how long it waited, alone, by what for. */
+typedef struct ep_tree_waits {
+    int64_t ns[EP_WAIT_FOR_COUNT];
+} ep_tree_waits;
+
 /* Live bytes in one of EP_TREE_BINS equally long parts of the window. */
 typedef struct ep_tree_bin {
     int64_t min, max, last;
@@ -166,7 +171,8 @@ typedef struct ep_tree {
     struct ep_tree_block *late;     /* blocks whose free was logged too late */
     size_t late_count, late_capacity;
     ep_tenure_clocks clocks;
-    int64_t waits_ns[EP_WAIT_FOR_COUNT];
+    ep_tree_waits *waits;     /* by node, as far as the array goes: most programs wait at few places */
+    size_t waits_capacity;
     ep_kind_set lock_kinds;
     uint32_t floor_count;     /* nodes 1 to this are those of threads */
     uint8_t work[EP_KIND_COUNT];    /* what to do with an event of the kind: tree.c */

@@ -199,6 +199,25 @@ renumber_origins(ep_tree *tree, rebuilding *r)
     return EP_OK;
 }
 
+static EP_CHECKED ep_status
+rebuild_waits(ep_tree *tree, rebuilding *r)
+{
+    ep_tree_waits *waits = NULL;
+    size_t capacity = 0;
+    if (tree->waits_capacity != 0 &&
+        !ep_grow((void **)&waits, &capacity, r->tree.node_count, sizeof *waits)) {
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < tree->node_count && i < tree->waits_capacity; i++) {
+        for (size_t what = 0; what < EP_WAIT_FOR_COUNT; what++) {
+            waits[r->node_to[i]].ns[what] += tree->waits[i].ns[what];
+        }
+    }
+    r->tree.waits = waits;
+    r->tree.waits_capacity = capacity;
+    return EP_OK;
+}
+
 /* Puts the new numbers of nodes and leaves into calls and blocks. */
 static void
 renumber(ep_tree *tree, const rebuilding *r)
@@ -245,6 +264,7 @@ ep_tree_shrink(ep_tree *tree)
     status = status != EP_OK ? status : rebuild_nodes(tree, &r, other);
     status = status != EP_OK ? status : rebuild_leaves(tree, &r, other);
     status = status != EP_OK ? status : renumber_origins(tree, &r);
+    status = status != EP_OK ? status : rebuild_waits(tree, &r);
     status = status != EP_OK ? status : ep_tree_keep_paths(tree, &r.folding, r.node_to, r.leaf_to);
     if (status == EP_OK) {
         renumber(tree, &r);
@@ -262,18 +282,22 @@ ep_tree_shrink(ep_tree *tree)
         tree->origins = r.tree.origins;
         tree->origin_capacity = r.tree.origin_capacity;
         tree->origin_map = r.tree.origin_map;
+        tree->waits = r.tree.waits;
+        tree->waits_capacity = r.tree.waits_capacity;
         r.tree.nodes = old.nodes;
         r.tree.leaves = old.leaves;
         r.tree.children = old.children;
         r.tree.leaf_map = old.leaf_map;
         r.tree.origins = old.origins;
         r.tree.origin_map = old.origin_map;
+        r.tree.waits = old.waits;
     }
     free(r.tree.nodes);
     free(r.tree.leaves);
     ep_hash_index_free(&r.tree.children);
     ep_hash_index_free(&r.tree.leaf_map);
     free(r.tree.origins);
+    free(r.tree.waits);
     ep_hash_index_free(&r.tree.origin_map);
     free(r.node_to);
     free(r.leaf_to);

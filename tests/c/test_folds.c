@@ -230,7 +230,7 @@ START_TEST(a_wait_that_is_found_later_is_not_of_calls_that_began_meanwhile)
 
     ck_assert_int_eq(tree.nodes[1].waited, 50);
     ck_assert_int_eq(tree.nodes[2].waited, 30);
-    ck_assert_int_eq(tree.waits_ns[EP_WAIT_FOR_PROCESSOR], 50);
+    ck_assert_int_eq(tree.waits[1].ns[EP_WAIT_FOR_PROCESSOR], 20);
     ck_assert_int_eq(waited[0], 50);
     ck_assert_int_eq(waited[1], 30);
     ep_calls_clear(&calls);

@@ -41,7 +41,6 @@ class AddedTree(Tree):
         self._below: dict[str, Array] = {}
         self.has_lock = all(tree.has_lock for tree in trees)
         self.has_waits = all(tree.has_waits for tree in trees)
-        self.waits = {word: sum(tree.waits[word] for tree in trees) for word in WAIT_WORDS}
         self.functions, to = _common_functions(trees)
         self._add_nodes(to)
         self.facts = {name: sum(tree.facts[name] for tree in trees) for name in trees[0].facts}
@@ -86,6 +85,18 @@ class AddedTree(Tree):
             name: _added(name, self.count, of_nodes, [tree.nodes[name] for tree in self._trees])
             for name in self._trees[0].nodes
             if name not in ("parent", "place")
+        }
+        self.node_waits = {
+            word: _added(
+                word,
+                self.count,
+                [
+                    rows[: len(tree.node_waits[word])]
+                    for rows, tree in zip(of_nodes, self._trees, strict=True)
+                ],
+                [tree.node_waits[word] for tree in self._trees],
+            )
+            for word in WAIT_WORDS
         }
         self.leaves = {
             name: _added(name, len(keys), of_leaves, [tree.leaves[name] for tree in self._trees])

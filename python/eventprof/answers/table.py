@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from ..tables.column import Array, Column, Null, encode
 from ..tables.table import Table
 from .tree import OTHER, Tree
+from .waiting import WORDS
 
 if TYPE_CHECKING:
     from ..trace.recorded import Recorded
@@ -67,6 +68,7 @@ def tree_table(trace: Recorded, tree: Tree) -> Table:
         _number("waited", tree.below("waited"), lambda: lacks, "ns",
                 "of total: another thread had the interpreter's lock"),
         _number("waited_self", tree.own("waited_self"), lambda: lacks, "ns", "of self: the same"),
+        *_waited_by_kind(tree),
         _number("longest", tree.own("longest"), "negative", "ns", "of a whole call"),
         _number("shortest", tree.own("shortest"), "negative", "ns", "of a whole call"),
     ]  # fmt: skip
@@ -75,6 +77,16 @@ def tree_table(trace: Recorded, tree: Tree) -> Table:
         columns.append(_number(f"{name}_self", tree.own(name), unit=unit, doc=f"{doc}, alone"))
     columns.append(_number("freed_self", tree.own("freed"), unit="bytes", doc="freed in it"))
     return Table(trace._title("tree"), columns, tree.count)
+
+
+def _waited_by_kind(tree: Tree) -> Iterator[Column]:
+    lacks = np.full(tree.count, not tree.has_waits)
+    for word, words in WORDS.items():
+        name = f"waited_{word}"
+        own = tree.own(name) if tree.has_waits else np.zeros(tree.count, np.int64)
+        yield _number(name, tree.below(name) if tree.has_waits else own, lambda: lacks, "ns",
+                      f"of waited: {words.sums}")  # fmt: skip
+        yield _number(f"{name}_self", own, lambda: lacks, "ns", f"of waited_self: {words.sums}")
 
 
 def gil_table(trace: Recorded) -> Table:
@@ -90,8 +102,8 @@ def gil_table(trace: Recorded) -> Table:
         trace._title("gil"),
         [
             _number("thread", found["thread"], dtype=np.int32, doc="row of threads"),
-            _number("start", found["start"], unit="ns", doc="of its first event, or when it had waited for the lock"),
-            _number("end", found["end"], unit="ns", doc="of its last event, or when the thread began to wait"),
+            _number("start", found["start"], unit="ns", doc="when the holder is known from"),
+            _number("end", found["end"], unit="ns", doc="and to"),
             _number("events", found["events"], doc="in the tenure"),
         ],
         len(found["start"]),

@@ -97,8 +97,9 @@ class Tree:
         found = trace._core.tree(max_nodes, by_tenures, lengths, by_thread)
         self._core = trace._core  # not the trace: it has the tree, and would outlive its user
         self.has_lock = trace._knows_waited
-        #: How long threads waited, in ns, by what for: a word of `_core.WAIT_WORDS`.
-        self.waits: dict[str, int] = found.pop("waits")
+        #: How long each node waited alone, in ns, by what for: a word of `_core.WAIT_WORDS`. As far
+        #: as the last node that waited.
+        self.node_waits: dict[str, Array] = found.pop("waits")
         self.nodes: dict[str, Array] = found.pop("nodes")
         self.leaves: dict[str, Array] = found.pop("leaves")
         self.domains_at_peak: tuple[int, ...] = found.pop("domains_at_peak")
@@ -131,10 +132,14 @@ class Tree:
     def own(self, name: str) -> Array:
         """Return a figure of each node alone, without the nodes below it.
 
-        The columns of `nodes` and of `leaves` are figures, and so are blocked and lock_waited.
+        The columns of `nodes` and of `leaves` are figures, and so are blocked, lock_waited, and
+        waited_gil, waited_lock, ... of `node_waits`.
         """
         if name in self.nodes:
             return self.nodes[name]
+        if name.removeprefix("waited_") in self.node_waits:
+            waits = self.node_waits[name.removeprefix("waited_")]
+            return np.concatenate([waits, np.zeros(self.count - len(waits), waits.dtype)])
         if name in ("blocked", "lock_waited"):
             return self.blocked if name == "blocked" else self.lock_waited
         key = f"{name} of leaves"
@@ -160,6 +165,11 @@ class Tree:
         found: Array = marks.astype(bool)
         return found
 
+    @cached_property
+    def waits(self) -> dict[str, int]:
+        """How long threads waited in all, in ns, by what for."""
+        return {word: int(waits.sum()) for word, waits in self.node_waits.items()}
+
     def by_function(self) -> dict[str, Array]:
         """Return the figures of functions; recursive calls are counted once.
 
@@ -177,15 +187,15 @@ class Tree:
         """
         return self._functions
 
-    def blocked_by_function(self) -> dict[str, Array]:
-        """Sum up ``blocked`` and ``blocked_self`` by function, without what is "other"."""
+    def summed_by_function(self, name: str) -> dict[str, Array]:
+        """Sum up a figure, and that of each function alone, ``_self``, without what is "other"."""
         owner = np.maximum(self.function, -1).astype(np.int32)
         outermost = self.outermost(owner) | (owner < 0)
         outermost[0] = False
         sums = np.zeros((2, len(self.functions) + 1), dtype=np.int64)
-        np.add.at(sums[0], owner[outermost], self.below("blocked")[outermost])
-        np.add.at(sums[1], owner[1:], self.blocked[1:])
-        return {"blocked": sums[0], "blocked_self": sums[1]}
+        np.add.at(sums[0], owner[outermost], self.below(name)[outermost])
+        np.add.at(sums[1], owner[1:], self.own(name)[1:])
+        return {name: sums[0], f"{name}_self": sums[1]}
 
     @cached_property
     def depth(self) -> Array:

@@ -47,6 +47,7 @@ class SummedTree(Tree):
         self.has_lock = has_lock
         self.has_waits = waits is not None
         self.waits = waits or {}
+        self.node_waits = {}  # not known by node
         self.facts = {**facts, "peak_time": -1}
         self.threads = {name: threads[name].to_numpy() for name in ("in_calls", "allocated")}
         self._set_names(names)

@@ -125,7 +125,9 @@ class Recorded(Facts):
             a resume or throw; ``recursive``, calls and resumes that began while it was open on
             the thread. Times, int64 ns: ``total`` with the function open (of recursive calls the
             outermost), ``self`` with it innermost; ``waited`` and ``waited_self``, the parts of
-            both in which another thread had the interpreter's lock, a lower bound; ``mean``
+            both in which another thread had the interpreter's lock, a lower bound, or, with
+            recorded waits, in which the thread waited; then also ``waited_gil``, ``waited_lock``,
+            ``waited_sleep``, ... by the kinds of `waits`, without what is folded away; ``mean``
             (float64), ``min``, ``max``, ``p50``, ``p95``, ``p99`` of one call or slice, null where
             none was recorded from start to end. Memory, int64 bytes: ``allocated``, ``freed``,
             ``net``; ``blocks`` allocated; of what was allocated: ``live`` at the end, ``churn``
@@ -310,11 +312,13 @@ class Recorded(Facts):
             ``resumes`` int64, begun in the window; ``raised``, those that an exception ended.
             ``total``, ``self``, ``waited``, ``waited_self`` int64, ns. The last two are the parts
             of the first two in which another thread had the interpreter's lock; they are null for
-            an interpreter without a lock. ``longest`` and ``shortest`` int64, ns, of calls whose
-            begin and end were recorded. ``allocated``, ``blocks``, ``live`` (at the end),
-            ``at_peak`` and ``temporary`` int64, of the node and all nodes below it; a name that
-            ends with ``_self`` is of the node alone. ``freed_self``: bytes that the node freed,
-            whichever node allocated them.
+            an interpreter without a lock. With recorded waits they are the parts in which the
+            thread waited, and ``waited_gil``, ``waited_gil_self``, ``waited_lock``, ... tell what
+            for, by the kinds of `waits`; else these are null. ``longest`` and ``shortest`` int64,
+            ns, of calls whose begin and end were recorded. ``allocated``, ``blocks``, ``live`` (at
+            the end), ``at_peak`` and ``temporary`` int64, of the node and all nodes below it; a
+            name that ends with ``_self`` is of the node alone. ``freed_self``: bytes that the node
+            freed, whichever node allocated them.
 
         Notes
         -----

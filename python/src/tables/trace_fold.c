@@ -169,17 +169,19 @@ domains_object(const uint64_t *by_domain)
                          (unsigned long long)by_domain[EP_DOMAIN_LIBC]);
 }
 
-/* {word: ns}, of what threads waited for. */
+/* {word: array of ns} of the nodes up to the last that waited. */
 static PyObject *
-waits_object(const int64_t waits_ns[EP_WAIT_FOR_COUNT])
+waits_object(const ep_tree *tree)
 {
+    size_t count = tree->waits_capacity < tree->node_count ? tree->waits_capacity : tree->node_count;
     PyObject *object = PyDict_New();
     for (size_t what = 0; object != NULL && what < EP_WAIT_FOR_COUNT; what++) {
-        PyObject *ns = PyLong_FromLongLong(waits_ns[what]);
-        if (ns == NULL || PyDict_SetItemString(object, ep_wait_words[what], ns) < 0) {
+        PyObject *array = ep_py_gathered(tree->waits, count, sizeof *tree->waits,
+                                         offsetof(ep_tree_waits, ns[what]), EP_TYPE_INT64);
+        if (array == NULL || PyDict_SetItemString(object, ep_wait_words[what], array) < 0) {
             Py_CLEAR(object);
         }
-        Py_XDECREF(ns);
+        Py_XDECREF(array);
     }
     return object;
 }
@@ -191,7 +193,7 @@ tree_object(const ep_tree *tree)
     /* leaves[0] is none */
     return Py_BuildValue(
         "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}",
-        "waits", waits_object(tree->waits_ns),
+        "waits", waits_object(tree),
         "domains_at_peak", domains_object(tree->domain_at_peak), "domains_allocated",
         domains_object(tree->domain_allocated),
         "nodes", fields_object(node_fields, tree->nodes, tree->node_count, sizeof *tree->nodes), "leaves",

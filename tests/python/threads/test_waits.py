@@ -126,6 +126,48 @@ def test_a_lock_names_who_gave_it_back():
     assert trace.verify()
 
 
+def test_what_was_waited_for_is_known_of_branches_and_functions():
+    lock = threading.Lock()
+
+    def owner():
+        with lock:
+            time.sleep(0.1)
+            until_taken.wait(5)
+
+    until_taken = threading.Event()
+
+    def needs():
+        time.sleep(0.02)
+        until_taken.set()
+        with lock:
+            inner()
+
+    def inner():
+        time.sleep(0.03)
+
+    trace = of_threads(owner, needs)
+
+    tree, functions, table = trace.tree, trace.functions, trace.waits
+    row_of = {name: row for row, name in enumerate(functions["name"])}
+    for word in ("gil", "lock", "sleep", "io"):
+        whole = int(table["duration"][table["kind"] == word].sum())
+        # Parts of a wait for the interpreter's lock are joined in the table.
+        assert tree[f"waited_{word}"][0] == pytest.approx(whole, abs=5 * MS)
+    for name, kind in ((needs, "lock"), (needs, "sleep"), (inner, "sleep"), (owner, "sleep")):
+        waited = functions[f"waited_{kind}"][row_of[name.__qualname__]]
+        assert waited > 10 * MS, (name, kind)
+    assert functions["waited_lock"][row_of[inner.__qualname__]] < MS
+    nodes = np.flatnonzero(tree["name"] == needs.__qualname__)
+    assert tree["waited_lock"][nodes].sum() > 10 * MS
+    by_kind = sum(tree[f"waited_{word}"][nodes].sum() for word in trace._tree.waits)
+    assert by_kind == pytest.approx(tree["waited"][nodes].sum(), abs=MS)
+    without = eventprof.record(memory=False)
+    with without as rec:
+        time.sleep(0.001)
+    assert np.ma.getmaskarray(rec.trace.functions["waited_sleep"]).all()
+    assert np.ma.getmaskarray(rec.trace.tree["waited_sleep"]).all()
+
+
 def test_what_is_free_makes_no_wait():
     lock, box = threading.Lock(), queue.SimpleQueue()
 
