@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import eventprof
 
-WAITS = ("wait_begin", "wait", "waker")
+WAITS = ("wait_begin", "wait", "waker", "wait_object", "pipe_write")
 
 
 def lock() -> int:

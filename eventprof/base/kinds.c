@@ -28,6 +28,12 @@ const char *const ep_wait_words[EP_WAIT_FOR_COUNT] = {
 #undef EP_WAIT_FOR
 };
 
+const char *const ep_wait_object_words[EP_WAIT_OBJECT_COUNT] = {
+#define EP_WAIT_OBJECT(NAME, word, meaning) word,
+#include "wait_objects.def"
+#undef EP_WAIT_OBJECT
+};
+
 const char *const ep_kind_group_words[EP_GROUP_COUNT] = {
     [EP_GROUP_PYTHON] = "python",
     [EP_GROUP_C] = "c",

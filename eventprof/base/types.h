@@ -205,6 +205,18 @@ ep_wait_what(uint64_t word)
     return (word & 7) < EP_WAIT_FOR_COUNT ? (ep_wait_for)(word & 7) : EP_WAIT_FOR_OTHER;
 }
 
+/* What a thread waited for: the value of a WAIT_OBJECT. */
+typedef enum ep_wait_object {
+#define EP_WAIT_OBJECT(NAME, word, meaning) EP_WAIT_OBJECT_##NAME,
+#include "wait_objects.def"
+#undef EP_WAIT_OBJECT
+    EP_WAIT_OBJECT_COUNT
+} ep_wait_object;
+
+extern EP_HIDDEN const char *const ep_wait_object_words[EP_WAIT_OBJECT_COUNT];
+
+#define EP_WAIT_OBJECT_WORD(object, number) ((uint64_t)(number) << 4 | (uint64_t)(object))
+
 /* Each of the following sets is a constant. kind_set.def makes it from the rows of events.def for which
  * EP_KIND_IS holds. */
 

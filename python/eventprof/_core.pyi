@@ -12,6 +12,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: The words of the areas of functions, by their numbers.
 AREAS: tuple[str, ...]
 WAIT_WORDS: tuple[str, ...]
+WAIT_OBJECTS: tuple[str, ...]
 SITES_USABLE: int
 VERSION: str
 

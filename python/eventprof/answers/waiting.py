@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import _core
-from ..tables.waits import columns_of_waits
+from ..tables import event_rows
+from ..tables.column import Column, Words
+from ..tables.waits import columns_of_waits, table_of_waits
 from .own import find_own
 
 if TYPE_CHECKING:
     from ..tables.column import Array
+    from ..tables.table import Table
     from ..trace.recorded import Recorded
 
 #: Of the waits at a place, the longest so many tell what their wakers did.
@@ -96,7 +99,7 @@ class _Columns:
 
     def __init__(self, trace: Recorded) -> None:
         own = find_own(trace._core.functions(), trace._own_patterns)
-        table = columns_of_waits(trace, own[:-1])
+        self.table = table = columns_of_waits(trace, own[:-1])
         self.start, self.duration = table["start"], table["duration"]
         self.end = self.start + self.duration
         self.thread, self.waker = table["thread"], table["waker"]
@@ -105,6 +108,7 @@ class _Columns:
             np.stack([table[name].astype(np.int64) for name in names]), axis=1, return_inverse=True
         )
         self.place = place.reshape(-1)
+        self.keys = keys
         name_of, file_of = (trace.functions._column(word).items() for word in ("name", "file"))
 
         def at(kind: int, function: int, line: int) -> Place:
@@ -138,6 +142,37 @@ class _Columns:
             overlap = min(self.end[other], self.end[row]) - max(self.start[other], self.start[row])
             found[int(self.place[other])] += int(overlap)
         return found
+
+
+#: In `Trace.waits`: the waker waited for nothing, for most of the time.
+_WORK = "work"
+
+
+def waits_table(trace: Recorded) -> Table:
+    """Make `Trace.waits`: with what the waker did meanwhile, and in which own line."""
+    columns = _Columns(trace)
+    count = len(columns.start)
+    doing, function, line = np.full((3, count), -1, np.int32)
+    for row in np.flatnonzero(columns.waker >= 0).tolist():
+        most = columns.during(row).most_common(1)
+        doing[row] = len(_core.WAIT_WORDS)
+        if most and 2 * most[0][1] >= columns.duration[row]:
+            kind, own_caller, own_line, caller, caller_line = columns.keys[:, most[0][0]].tolist()
+            is_own = own_caller >= 0
+            doing[row] = kind
+            function[row], line[row] = (own_caller, own_line) if is_own else (caller, caller_line)
+    words = Words(lambda: (*_core.WAIT_WORDS, _WORK))
+    name = event_rows.name_column(trace, function)
+    return table_of_waits(
+        trace,
+        columns.table,
+        [
+            Column("meanwhile", lambda: doing, words=words,
+                   doc="what the waker did most of that time: another wait, or work"),
+            Column("meanwhile_name", name.values, words=name.words, doc="and where"),
+            event_rows.number("meanwhile_line", line, "", "the line there", "negative"),
+        ],
+    )  # fmt: skip
 
 
 def by_place(trace: Recorded) -> list[Waits]:

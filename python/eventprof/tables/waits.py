@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,19 +11,25 @@ from .. import _core
 from .column import Array, Column, Words
 from .event_rows import name_column, number
 from .kinds import NUMBERS
+from .processes import process_of_threads
 from .table import Table
 
 if TYPE_CHECKING:
     from ..trace.recorded import Recorded
 
-_BEGIN, _END, _WAKER = (NUMBERS[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER"))
+_BEGIN, _END, _WAKER, _OBJECT, _WRITE = (
+    NUMBERS[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER", "WAIT_OBJECT", "PIPE_WRITE")
+)
+_PIPE, _PROCESS = (_core.WAIT_OBJECTS.index(word) for word in ("pipe", "process"))
 _GIL, _LOCK = (_core.WAIT_WORDS.index(word) for word in ("gil", "lock"))
-_KINDS = 1 << _BEGIN | 1 << _END | 1 << _WAKER
+_KINDS = sum(1 << kind for kind in (_BEGIN, _END, _WAKER, _OBJECT, _WRITE))
 #: Of a wait that went on when the window ended; as in the column flags of calls.
 OPEN_AT_END = 2
 #: The interpreter waits for its lock 5 ms at a time, and without that lock a thread spins before it
 #: waits for another one: what follows after less is the same wait.
 _SAME_WAIT_NS = 100_000
+#: A process may begin to wait between the event of a write to its pipe and the write itself.
+_LATE_NS = 1_000_000
 
 _COLUMNS = ("time", "thread", "kind", "word", "caller", "caller_line")
 
@@ -60,35 +67,82 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
         own line that waited or called what waited; -1: there was none, or `own` is None.
     """
     events = _events(trace, own)
+    is_write = events["kind"] == _WRITE
+    writes = {name: events[name][is_write] for name in ("time", "thread", "word")}
+    events = {name: values[~is_write] for name, values in events.items()}
     kind, thread, time, word = (events[name] for name in ("kind", "thread", "time", "word"))
-    following = np.append(thread[1:], -1) == thread
     is_end = kind == _END
-    # The end of a wait follows its begin, with the waker between.
-    ends = np.append(is_end[1:], False) | np.append(is_end[2:], [False, False])[: len(is_end)]
-    is_open = (kind == _BEGIN) & ~(following & ends)
-    row = np.flatnonzero(is_end | is_open)
-    is_open = is_open[row]
-    duration = np.where(is_open, trace.duration - time[row], (word[row] >> 3).astype(np.int64))
-    start = np.where(is_open, time[row], np.maximum(time[row] - duration, 0))
-    before = np.maximum(row - 1, 0)
-    is_after = (thread[before] == thread[row]) & (before < row)
-    is_woken = ~is_open & (kind[before] == _WAKER) & is_after
-    # Only the parts of a spin for a lock have no begin.
-    is_part = ~is_open & ~is_woken & ~((kind[before] == _BEGIN) & is_after)
-    waker = np.where(is_woken, word[before], 0)
-    return {
-        "start": start,
-        "duration": np.where(is_open, duration, time[row] - start),
-        "thread": thread[row],
+    row = np.flatnonzero(is_end)
+    before = _before(kind, thread, row, 1)
+    # What is known of a wait lies between its begin and its end: object, waker.
+    waker = np.where(before == _WAKER, word[row - 1], 0)
+    after_object = row - (before == _WAKER)
+    has_object = _before(kind, thread, after_object, 1) == _OBJECT
+    object_word = np.where(has_object, word[after_object - 1], 0)
+    begin = after_object - has_object - 1
+    has_begin = _before(kind, thread, begin + 1, 1) == _BEGIN
+    # A begin without an end: the window ended.
+    is_open = kind == _BEGIN
+    is_open[begin[has_begin]] = False
+    opened = np.flatnonzero(is_open)
+    # Only the parts of a spin for a lock have no begin and no object.
+    is_part = (word[row] & 7 == _LOCK) & ~has_begin & (waker == 0) & ~has_object
+    end = time[row]
+    duration = np.minimum((word[row] >> 3).astype(np.int64), end)
+    order = np.argsort(np.concatenate([row, opened]), kind="stable")
+
+    def with_open(of_ended: Array, of_open: Any) -> Array:
+        of_open = np.broadcast_to(np.asarray(of_open, of_ended.dtype), opened.shape)
+        return np.concatenate([of_ended, of_open])[order]
+
+    columns = {
+        "start": with_open(end - duration, time[opened]),
+        "duration": with_open(duration, trace.duration - time[opened]),
         # Of a damaged file, or of a later version's, it may be none that is known.
-        "kind": np.minimum(word[row] & 7, _core.WAIT_WORDS.index("other")).astype(np.int8),
-        "waker": _thread_rows(trace, waker),
-        "caller": events["caller"][row],
-        "caller_line": events["caller_line"][row],
-        "flags": np.where(is_open, OPEN_AT_END, 0).astype(np.uint8),
-        "spins": is_part & ((word[row] & 7) == _LOCK),
-        **{name: events[name][row] for name in ("around", "own_caller", "own_line")},
+        "kind": np.minimum(
+            with_open(word[row] & 7, word[opened] & 7), _core.WAIT_WORDS.index("other")
+        ).astype(np.int8),
+        "object": with_open(object_word, 0),
+        "waker": _thread_rows(trace, with_open(waker, 0)),
+        "flags": with_open(np.zeros(len(row), np.uint8), OPEN_AT_END),
+        "spins": with_open(is_part, False),
     }
+    for name in ("thread", "caller", "caller_line", "around", "own_caller", "own_line"):
+        columns[name] = with_open(events[name][row], events[name][opened])
+    if len(trace.processes) > 1:
+        _find_processes(trace, columns, writes)
+    return columns
+
+
+def _before(kind: Array, thread: Array, row: Array, steps: int) -> Array:
+    """Return the kinds of the events before some rows, in the same thread; 0: there is none."""
+    if not len(row):
+        return kind[:0]
+    found = np.maximum(row - steps, 0)
+    same = (row >= steps) & (thread[found] == thread[np.minimum(row, len(thread) - 1)])
+    return np.where(same, kind[found], 0)
+
+
+def _find_processes(trace: Recorded, columns: dict[str, Array], writes: dict[str, Array]) -> None:
+    """Find wakers in other processes: who wrote to the pipe, and the process that ended."""
+    word, waker = columns["object"], columns["waker"]
+    sort, unknown = word & 15, waker < 0
+    process = process_of_threads(trace)
+    first_thread = np.searchsorted(process, np.arange(len(trace.processes))).tolist()
+    pids = np.ma.filled(trace.processes["pid"], 0).tolist()
+    thread_of = dict(zip(pids, first_thread, strict=True))
+    for row in np.flatnonzero(unknown & (word != 0) & (sort == _PROCESS)).tolist():
+        waker[row] = thread_of.get(int(word[row] >> 4), -1)
+    order = np.lexsort((writes["time"], writes["word"]))
+    pipe, time, writer = (writes[name][order] for name in ("word", "time", "thread"))
+    for row in np.flatnonzero(unknown & (word != 0) & (sort == _PIPE)).tolist():
+        low, high = np.searchsorted(pipe, [word[row], word[row] + 1]).tolist()
+        start = columns["start"][row]
+        first = low + int(np.searchsorted(time[low:high], start))
+        if first < high and time[first] <= start + columns["duration"][row]:
+            waker[row] = writer[first]
+        elif first > low and start - time[first - 1] < _LATE_NS:
+            waker[row] = writer[first - 1]
 
 
 def _thread_rows(trace: Recorded, native: Array) -> Array:
@@ -117,7 +171,7 @@ def _joined(columns: dict[str, Array]) -> dict[str, Array]:
     last = np.append(first[1:], len(start)) - 1
     joined = {name: values[first] for name, values in columns.items()}
     joined["duration"] = end[last] - start[first]
-    joined |= {name: columns[name][last] for name in ("flags", "waker")}
+    joined |= {name: columns[name][last] for name in ("flags", "waker", "object")}
     return joined
 
 
@@ -136,15 +190,10 @@ def columns_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Arr
     return {name: values[order] for name, values in columns.items()}
 
 
-def waits_table(trace: Recorded) -> Table:
-    """Make `Trace.waits`."""
-    columns = columns_of_waits(trace)
-
-    def text(name: str, doc: str) -> Column:
-        of_functions = trace.functions._column(name)
-        codes = np.append(of_functions.values(), of_functions.values().dtype.type(-1))
-        return Column(name, lambda: codes[columns["caller"]], words=of_functions.words, doc=doc)
-
+def table_of_waits(trace: Recorded, columns: dict[str, Array], more: Iterable[Column]) -> Table:
+    """Make a table of `columns_of_waits`, with more columns at the end."""
+    word = columns["object"]
+    count = len(word)
     numbers: dict[str, tuple[str, str, Any]] = {
         "start": ("ns", "since the window's start", "never"),
         "duration": ("ns", "how long it was", "never"),
@@ -152,16 +201,31 @@ def waits_table(trace: Recorded) -> Table:
         "waker": ("", "row of threads: which let it go on", "negative"),
         "caller": ("", "row of functions: where it waited", "negative"),
         "caller_line": ("", "the line there", "negative"),
+        "own_caller": ("", "row of functions: the innermost own code there", "negative"),
+        "own_line": ("", "the line there", "negative"),
         "flags": ("", "2: it went on when the window ended", "never"),
     }
     made = {name: number(name, columns[name], *about) for name, about in numbers.items()}
     kind = Column("kind", lambda: columns["kind"], null="never",
                   words=Words(lambda: _core.WAIT_WORDS), doc="what it waited for")  # fmt: skip
-    name = name_column(trace, columns["caller"])
-    file = text("file", "its file")
+    object_words = Words(lambda: _core.WAIT_OBJECTS)
+    known = np.minimum(word & 15, len(_core.WAIT_OBJECTS) - 1).astype(np.int8)
+    sort = np.where(word != 0, known, np.int8(-1))
+    no_number = word >> 4 == 0
     of_table = [
         *(made[name] for name in ("start", "duration", "thread")),
-        *(kind, made["waker"], name, file),
-        *(made[name] for name in ("caller_line", "caller", "flags")),
-    ]
-    return Table(trace._title("waits"), of_table, len(columns["start"]))
+        kind,
+        Column("object", lambda: sort, words=object_words, doc="and of which sort that is"),
+        Column("object_id", lambda: word >> 4, np.uint64, null=lambda: no_number, hexadecimal=True,
+               doc="its inode, process number, or address / 8"),
+        *(made["waker"], name_column(trace, columns["caller"]), _file(trace, columns["caller"])),
+        *(made[name] for name in ("caller_line", "caller", "own_caller", "own_line", "flags")),
+        *more,
+    ]  # fmt: skip
+    return Table(trace._title("waits"), of_table, count)
+
+
+def _file(trace: Recorded, caller: Array) -> Column:
+    of_functions = trace.functions._column("file")
+    codes = np.append(of_functions.values(), of_functions.values().dtype.type(-1))
+    return Column("file", lambda: codes[caller], words=of_functions.words, doc="its file")

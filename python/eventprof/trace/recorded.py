@@ -7,6 +7,7 @@ from functools import cached_property
 
 from ..answers.table import gil_table, own_table, tree_table
 from ..answers.tree import Tree
+from ..answers.waiting import waits_table
 from ..tables import (
     collector,
     labels,
@@ -17,7 +18,6 @@ from ..tables import (
     runtime,
     tables,
     user_events,
-    waits,
 )
 from ..tables.column import Array
 from ..tables.facts import Facts
@@ -453,20 +453,29 @@ class Recorded(Facts):
             ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`. ``kind`` text:
             gil (the interpreter's lock), lock (another lock, a condition, a queue, the end of a
             thread), sleep, io (a file, a pipe, a socket), process (its end), processor (others had
-            them all) or other (not known). ``waker`` int32, row of `threads`: the thread that let
-            it go on, of locks; null if that is unknown.
+            them all) or other (not known). ``object`` text: lock, process, file, pipe, socket,
+            terminal, events (what watches others) or device, and ``object_id`` uint64: its inode,
+            the number of the process, or the lock's address / 8; null where unknown. ``waker``
+            int32, row of `threads`: the thread that let it go on; null where unknown.
             ``name`` and ``file`` text, ``caller_line`` int32 and ``caller`` int32, row of
-            `functions`: where it waited; null in code of no recorded function. ``flags`` uint8:
-            2 it went on when the window ended.
+            `functions`: where it waited; null in code of no recorded function. ``own_caller``
+            and ``own_line`` int32: the innermost own line that waited, or called what waited.
+            ``flags`` uint8: 2 it went on when the window ended. ``meanwhile`` text: what the waker
+            did in most of that time, a word of ``kind`` or work; ``meanwhile_name`` text and
+            ``meanwhile_line`` int32: its own line that waited.
 
         Notes
         -----
+        Of processes recorded together, the waker at a pipe is the thread that wrote to it, and
+        that at the end of a process is its first thread. A lock of Python 3.13 and later has no
+        address, as it is not the system's.
+
         A lock that is free is taken without a wait, and makes no row. A read or a write of less
         than 20 us is none either. Rows of processor and other are what was neither work nor
         another wait since a thread's last look at its processor time, 10 ms before as a rule: they
         end at the look, and may have been earlier than ``start`` says.
         """
-        return waits.waits_table(self)
+        return waits_table(self)
 
     @property
     def requests(self) -> Table:

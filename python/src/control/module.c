@@ -538,6 +538,7 @@ module_exec(PyObject *module)
     }
     if (add_words(module, "AREAS", ep_area_words, EP_AREA_COUNT) < 0 ||
         add_words(module, "WAIT_WORDS", ep_wait_words, EP_WAIT_FOR_COUNT) < 0 ||
+        add_words(module, "WAIT_OBJECTS", ep_wait_object_words, EP_WAIT_OBJECT_COUNT) < 0 ||
         PyModule_AddStringConstant(module, "VERSION", EP_VERSION) < 0) {
         return -1;
     }

@@ -13,7 +13,9 @@
  *   for a process                waitpid() and its relatives
  *
  * Two events: the begin, and the end with the time between them. A call that seldom waits (read) has only
- * the end, if it took long. The thread that lets another go on, by sem_post(), is noted by its number.
+ * the end, if it took long. With the end comes what was waited for, and the number of the thread that let
+ * this one go on, by sem_post(). What a process waits for at a pipe, another one writes: each write to a
+ * pipe is an event.
  *
  * A thread that neither waits nor runs has no event: others have the processors, or it waits for what is
  * not replaced here. So each thread looks at its processor time every 10 ms, before its next event
@@ -42,6 +44,7 @@
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -159,9 +162,11 @@ frame_of_thread(void)
 typedef struct stopped {
     ep_log *log;               /* NULL: it is not recorded */
     int64_t start_ns;
+    int64_t ns;                /* after wait_ended() */
     uint32_t site;
     ep_wait_for what;
     bool has_begin;
+    int error;                 /* errno, from wait_ended() to put_end() */
 } stopped;
 
 /* A thread's last look at its processor time. */
@@ -279,27 +284,36 @@ begin_wait(ep_wait_for what, bool usual)
     return w;
 }
 
-/* waker: the system's number of the thread that let this one go on; 0: unknown. */
-static EP_COLD void
-end_wait(const stopped *w, uint64_t waker)
+/* Returns: whether the end is an event; put_end() follows then. */
+static EP_COLD bool
+wait_ended(stopped *w)
 {
     if (w->log == NULL) {
-        return;
+        return false;
     }
-    int error = errno;
-    int64_t ns = ep_os_monotonic_ns() - w->start_ns;
-    if (w->has_begin || ns >= SHORTEST_CALL_NS) {
-        last_look.waited_ns += ns;
-        w->log->busy = EP_BUSY_OWN;
-        ep_ticks ticks = ep_ticks_halves(ep_clock_ticks());
-        if (waker != 0) {
-            ep_log_put_value_at(w->log, ticks, EP_KIND_WAKER, w->site, waker);
-        }
-        ep_log_put_value_at(w->log, ticks, EP_KIND_WAIT, w->site,
-                            EP_WAIT_WORD(w->what, (uint64_t)(ns > 0 ? ns : 0)));
-        w->log->busy = 0;
+    w->ns = ep_os_monotonic_ns() - w->start_ns;
+    w->ns = w->ns > 0 ? w->ns : 0;
+    w->error = errno;
+    return w->has_begin || w->ns >= SHORTEST_CALL_NS;
+}
+
+/* waker: the system's number of the thread that let this one go on; 0: unknown. object: an
+ * EP_WAIT_OBJECT_WORD(); 0: unknown. */
+static EP_COLD void
+put_end(const stopped *w, uint64_t waker, uint64_t object)
+{
+    last_look.waited_ns += w->ns;
+    w->log->busy = EP_BUSY_OWN;
+    ep_ticks ticks = ep_ticks_halves(ep_clock_ticks());
+    if (object != 0) {
+        ep_log_put_value_at(w->log, ticks, EP_KIND_WAIT_OBJECT, w->site, object);
     }
-    errno = error;
+    if (waker != 0) {
+        ep_log_put_value_at(w->log, ticks, EP_KIND_WAKER, w->site, waker);
+    }
+    ep_log_put_value_at(w->log, ticks, EP_KIND_WAIT, w->site, EP_WAIT_WORD(w->what, w->ns));
+    w->log->busy = 0;
+    errno = w->error;
 }
 
 /* After a part of a spin for a lock: an end without a begin, as no other wait for a lock has it. Meanwhile
@@ -319,55 +333,175 @@ end_spin(stopped *w)
         log->busy = 0;
         last_look.queued_ns += last_look.queued_ns >= 0 ? ep_os_monotonic_ns() - w->start_ns : 0;
         w->log = log;
-        end_wait(w, 0);
+        if (wait_ended(w)) {
+            put_end(w, 0, 0);
+        }
+    }
+    errno = error;
+}
+
+/* ---- What is waited for ---------------------------------------------------------------------- */
+
+/* Files whose sort is known; who has a larger number is asked for each time. */
+#define KNOWN_FILES 1024
+enum {
+    FILE_UNKNOWN,
+    FILE_IS_PIPE,
+    FILE_IS_NO_PIPE
+};
+static _Atomic uint8_t known_files[KNOWN_FILES];
+
+static void
+forget_file(int file)
+{
+    if (file >= 0 && file < KNOWN_FILES) {
+        atomic_store_explicit(&known_files[file], FILE_UNKNOWN, memory_order_relaxed);
+    }
+}
+
+/* Some 150 ns. */
+static uint64_t
+object_of_file(int file)
+{
+    struct stat found;
+    if (fstat(file, &found) != 0) {
+        return 0;
+    }
+    ep_wait_object object = EP_WAIT_OBJECT_DEVICE;
+    switch (found.st_mode & S_IFMT) {
+        case S_IFREG:
+        case S_IFDIR:  object = EP_WAIT_OBJECT_FILE; break;
+        case S_IFIFO:  object = EP_WAIT_OBJECT_PIPE; break;
+        case S_IFSOCK: object = EP_WAIT_OBJECT_SOCKET; break;
+        case S_IFCHR:  object = isatty(file) ? EP_WAIT_OBJECT_TERMINAL : EP_WAIT_OBJECT_DEVICE; break;
+        case 0:        return EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_EVENTS, 0);    /* one inode for all */
+        default:       break;
+    }
+    return EP_WAIT_OBJECT_WORD(object, found.st_ino);
+}
+
+/* Of those that are ready, the first. */
+static uint64_t
+object_of_files(const struct pollfd *files, nfds_t count, int ready)
+{
+    for (nfds_t i = 0; i < count && ready > 0; i++) {
+        if (files[i].revents != 0) {
+            return object_of_file(files[i].fd);
+        }
+    }
+    return count == 1 ? object_of_file(files[0].fd) : 0;
+}
+
+/* Of those that may be read, the first. */
+static uint64_t
+object_of_set(int count, const fd_set *reads, int ready)
+{
+    for (int file = 0; file < count && reads != NULL && ready > 0; file++) {
+        if (FD_ISSET(file, reads)) {
+            return object_of_file(file);
+        }
+    }
+    return 0;
+}
+
+static uint64_t
+object_of_process(pid_t ended, pid_t asked)
+{
+    pid_t process = ended > 0 ? ended : asked;
+    return process > 0 ? EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_PROCESS, process) : 0;
+}
+
+/* A lock of 3.13 and later has no semaphore: who waits has one, on its own stack. */
+static uint64_t
+object_of_lock(const void *semaphore)
+{
+    char here;
+    intptr_t distance = (intptr_t)semaphore - (intptr_t)&here;
+    bool is_on_stack = distance > -(1 << 16) && distance < 1 << 16;
+    return is_on_stack ? 0 : EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_LOCK, (uintptr_t)semaphore >> 3);
+}
+
+/* Before a write. */
+static void
+note_write(const stopped *w, int file)
+{
+    bool is_small = file >= 0 && file < KNOWN_FILES;
+    uint8_t known = FILE_UNKNOWN;
+    if (is_small) {
+        known = atomic_load_explicit(&known_files[file], memory_order_relaxed);
+    }
+    if (w->log == NULL || known == FILE_IS_NO_PIPE) {
+        return;
+    }
+    int error = errno;
+    uint64_t object = object_of_file(file);
+    bool is_pipe = (object & 15) == EP_WAIT_OBJECT_PIPE && object != 0;
+    if (is_small && known == FILE_UNKNOWN) {
+        atomic_store_explicit(&known_files[file], is_pipe ? FILE_IS_PIPE : FILE_IS_NO_PIPE,
+                              memory_order_relaxed);
+    }
+    if (is_pipe) {
+        w->log->busy = EP_BUSY_OWN;
+        ep_log_put_value_at(w->log, ep_ticks_halves(ep_clock_ticks()), EP_KIND_PIPE_WRITE, w->site,
+                            object);
+        w->log->busy = 0;
     }
     errno = error;
 }
 
 /* ---- Replacements ---------------------------------------------------------------------------- */
 
-/* X(function, its type, what is waited for, whether this call usually waits, parameters, arguments) */
+/* X(function, its type, what is waited for, whether this call usually waits, for which object, as `result`
+ * tells, parameters, arguments) */
 /* clang-format off */
 #define CALLS(X)                                                                                        \
-    X(clock_nanosleep, int, SLEEP, true,                                                                \
+    X(clock_nanosleep, int, SLEEP, true, 0,                                                             \
       (clockid_t clock, int flags, const struct timespec *time, struct timespec *rest),                 \
       (clock, flags, time, rest))                                                                       \
-    X(poll, int, IO, limit_ms != 0, (struct pollfd *files, nfds_t count, int limit_ms),                 \
-      (files, count, limit_ms))                                                                         \
-    X(epoll_wait, int, IO, limit_ms != 0,                                                               \
+    X(poll, int, IO, limit_ms != 0, object_of_files(files, count, result),                              \
+      (struct pollfd *files, nfds_t count, int limit_ms), (files, count, limit_ms))                     \
+    X(epoll_wait, int, IO, limit_ms != 0, object_of_file(file),                                         \
       (int file, struct epoll_event *events, int count, int limit_ms), (file, events, count, limit_ms)) \
     X(select, int, IO, limit == NULL || limit->tv_sec != 0 || limit->tv_usec != 0,                      \
+      object_of_set(count, reads, result),                                                              \
       (int count, fd_set *reads, fd_set *writes, fd_set *fails, struct timeval *limit),                 \
       (count, reads, writes, fails, limit))                                                             \
-    X(accept4, int, IO, true, (int file, struct sockaddr *from, socklen_t *bytes, int flags),           \
-      (file, from, bytes, flags))                                                                       \
-    X(connect, int, IO, true, (int file, const struct sockaddr *to, socklen_t bytes),                   \
-      (file, to, bytes))                                                                                \
-    X(read, ssize_t, IO, false, (int file, void *to, size_t bytes), (file, to, bytes))                  \
-    X(write, ssize_t, IO, false, (int file, const void *from, size_t bytes), (file, from, bytes))       \
-    X(recv, ssize_t, IO, false, (int file, void *to, size_t bytes, int flags),                          \
-      (file, to, bytes, flags))                                                                         \
-    X(recvfrom, ssize_t, IO, false,                                                                     \
+    X(accept4, int, IO, true, object_of_file(file),                                                     \
+      (int file, struct sockaddr *from, socklen_t *bytes, int flags), (file, from, bytes, flags))       \
+    X(connect, int, IO, true, object_of_file(file),                                                     \
+      (int file, const struct sockaddr *to, socklen_t bytes), (file, to, bytes))                        \
+    X(read, ssize_t, IO, false, object_of_file(file),                                                   \
+      (int file, void *to, size_t bytes), (file, to, bytes))                                            \
+    X(recv, ssize_t, IO, false, object_of_file(file),                                                   \
+      (int file, void *to, size_t bytes, int flags), (file, to, bytes, flags))                          \
+    X(recvfrom, ssize_t, IO, false, object_of_file(file),                                               \
       (int file, void *to, size_t bytes, int flags, struct sockaddr *from, socklen_t *from_bytes),      \
       (file, to, bytes, flags, from, from_bytes))                                                       \
-    X(recvmsg, ssize_t, IO, false, (int file, struct msghdr *message, int flags),                       \
-      (file, message, flags))                                                                           \
-    X(send, ssize_t, IO, false, (int file, const void *from, size_t bytes, int flags),                  \
-      (file, from, bytes, flags))                                                                       \
-    X(sendmsg, ssize_t, IO, false, (int file, const struct msghdr *message, int flags),                 \
-      (file, message, flags))                                                                           \
-    X(fsync, int, IO, false, (int file), (file))                                                        \
-    X(waitpid, pid_t, PROCESS, !(flags & WNOHANG), (pid_t process, int *status, int flags),             \
-      (process, status, flags))                                                                         \
-    X(wait4, pid_t, PROCESS, !(flags & WNOHANG),                                                        \
+    X(recvmsg, ssize_t, IO, false, object_of_file(file),                                                \
+      (int file, struct msghdr *message, int flags), (file, message, flags))                            \
+    X(send, ssize_t, IO, false, object_of_file(file),                                                   \
+      (int file, const void *from, size_t bytes, int flags), (file, from, bytes, flags))                \
+    X(sendmsg, ssize_t, IO, false, object_of_file(file),                                                \
+      (int file, const struct msghdr *message, int flags), (file, message, flags))                      \
+    X(fsync, int, IO, false, object_of_file(file), (int file), (file))                                  \
+    X(waitpid, pid_t, PROCESS, !(flags & WNOHANG), object_of_process(result, process),                  \
+      (pid_t process, int *status, int flags), (process, status, flags))                                \
+    X(wait4, pid_t, PROCESS, !(flags & WNOHANG), object_of_process(result, process),                    \
       (pid_t process, int *status, int flags, struct rusage *usage), (process, status, flags, usage))   \
-    X(waitid, int, PROCESS, !(flags & WNOHANG), (idtype_t type, id_t id, siginfo_t *about, int flags),  \
-      (type, id, about, flags))                                                                         \
-    X(pthread_cond_timedwait, int, GIL, true,                                                           \
+    X(waitid, int, PROCESS, !(flags & WNOHANG),                                                         \
+      object_of_process(result == 0 && about != NULL ? about->si_pid : 0, type == P_PID ? (pid_t)id : 0), \
+      (idtype_t type, id_t id, siginfo_t *about, int flags), (type, id, about, flags))                  \
+    X(pthread_cond_timedwait, int, GIL, true, 0,                                                        \
       (pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until),                \
       (condition, mutex, until))                                                                        \
-    X(pthread_cond_wait, int, GIL, true, (pthread_cond_t *condition, pthread_mutex_t *mutex),           \
+    X(pthread_cond_wait, int, GIL, true, 0, (pthread_cond_t *condition, pthread_mutex_t *mutex),        \
       (condition, mutex))
+
+/* After these a number may be another file's: X(function, its type, number, parameters, arguments). */
+#define REOPENERS(X)                                                              \
+    X(close, int, file, (int file), (file))                                       \
+    X(dup2, int, to, (int from, int to), (from, to))                              \
+    X(dup3, int, to, (int from, int to, int flags), (from, to, flags))
 
 /* For locks: X(function, parameters, arguments). */
 #define LOCKS(X)                                                                                        \
@@ -380,7 +514,9 @@ end_spin(stopped *w)
 enum {
 #define AT_PLACE(name, ...) AT_##name,
     CALLS(AT_PLACE)
-    LOCKS(AT_PLACE) AT_sem_post,
+    REOPENERS(AT_PLACE)
+        LOCKS(AT_PLACE) AT_write,
+    AT_sem_post,
     AT_sched_yield,    /* the last: with a GIL it stays as it is */
     SWAP_COUNT
 };
@@ -393,25 +529,51 @@ static ep_py_swaps swaps = {.all = swaps_by_name,
 #define BELOW(name) \
     ((__typeof__(&name))atomic_load_explicit(&swaps_by_name[AT_##name].below, memory_order_acquire))
 
-#define REPLACE_CALL(name, type, what, usual, parameters, arguments) \
-    static type replaced_##name parameters                           \
-    {                                                                \
-        stopped w = begin_wait(EP_WAIT_FOR_##what, (usual));         \
-        type result = BELOW(name) arguments;                         \
-        end_wait(&w, 0);                                             \
-        return result;                                               \
+#define REPLACE_CALL(name, type, what, usual, object, parameters, arguments) \
+    static type replaced_##name parameters                                   \
+    {                                                                        \
+        stopped w = begin_wait(EP_WAIT_FOR_##what, (usual));                 \
+        type result = BELOW(name) arguments;                                 \
+        if (wait_ended(&w)) {                                                \
+            put_end(&w, 0, (object));                                        \
+        }                                                                    \
+        return result;                                                       \
     }
 CALLS(REPLACE_CALL)
 
-#define REPLACE_LOCK(name, parameters, arguments)          \
-    static int replaced_##name parameters                  \
-    {                                                      \
-        waiter *at = begin_waiting_for(semaphore);         \
-        stopped w = begin_wait(EP_WAIT_FOR_LOCK, true);    \
-        int result = BELOW(name) arguments;                \
-        uint64_t waker = at != NULL ? end_waiting(at) : 0; \
-        end_wait(&w, result == 0 ? waker : 0);             \
-        return result;                                     \
+static ssize_t
+replaced_write(int file, const void *from, size_t bytes)
+{
+    stopped w = begin_wait(EP_WAIT_FOR_IO, false);
+    note_write(&w, file);
+    ssize_t result = BELOW(write)(file, from, bytes);
+    if (wait_ended(&w)) {
+        put_end(&w, 0, object_of_file(file));
+    }
+    return result;
+}
+
+#define REPLACE_REOPENER(name, type, number, parameters, arguments) \
+    static type replaced_##name parameters                          \
+    {                                                               \
+        forget_file(number);                                        \
+        type result = BELOW(name) arguments;                        \
+        forget_file(number);                                        \
+        return result;                                              \
+    }
+REOPENERS(REPLACE_REOPENER)
+
+#define REPLACE_LOCK(name, parameters, arguments)                            \
+    static int replaced_##name parameters                                    \
+    {                                                                        \
+        waiter *at = begin_waiting_for(semaphore);                           \
+        stopped w = begin_wait(EP_WAIT_FOR_LOCK, true);                      \
+        int result = BELOW(name) arguments;                                  \
+        uint64_t waker = at != NULL ? end_waiting(at) : 0;                   \
+        if (wait_ended(&w)) {                                                \
+            put_end(&w, result == 0 ? waker : 0, object_of_lock(semaphore)); \
+        }                                                                    \
+        return result;                                                       \
     }
 LOCKS(REPLACE_LOCK)
 
@@ -442,9 +604,9 @@ static ep_py_swap swaps_by_name[SWAP_COUNT] = {
     [AT_##function] = {.name = #function,                                     \
                        .replacement = (void *)(uintptr_t)replaced_##function, \
                        .interpreter_only = EP_WAIT_FOR_##what == EP_WAIT_FOR_GIL},
-#define SWAP_LOCK(function, ...) \
+#define SWAP_OTHER(function, ...) \
     [AT_##function] = {.name = #function, .replacement = (void *)(uintptr_t)replaced_##function},
-    CALLS(SWAP_CALL) LOCKS(SWAP_LOCK) SWAP_LOCK(sem_post)
+    CALLS(SWAP_CALL) REOPENERS(SWAP_OTHER) LOCKS(SWAP_OTHER) SWAP_OTHER(write) SWAP_OTHER(sem_post)
         [AT_sched_yield] = {.name = "sched_yield",
                             .replacement = (void *)(uintptr_t)replaced_sched_yield,
                             .interpreter_only = true}};
@@ -483,6 +645,9 @@ prepare(void)
         return -1;
     }
     watches_forks = true;
+    for (int file = 0; file < KNOWN_FILES; file++) {
+        forget_file(file);    /* nobody saw which were closed */
+    }
     ep_py_look_at_processor = look_before_event;
     atomic_store_explicit(&changes_seen, ep_py_objects_changes(), memory_order_relaxed);
     if (ep_py_swaps_put(&swaps) == 0) {

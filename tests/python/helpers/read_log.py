@@ -42,9 +42,11 @@ CALLS = {1: "call", 2: "return", 3: "yield", 4: "resume", 5: "throw", 6: "unwind
 OPENING = (1, 4, 5, 7, 40, 42, 44)
 POINTS = dict(enumerate(("mark", "audit", "line", "instruction", "raise", "reraise", "handled",
                          "stop_iteration"), 46))  # fmt: skip
-VALUES = dict(
-    enumerate(("branch", "jump", "counter", "flow", "gc_collected", "create", "destroy"), 54)
-) | dict(enumerate(("label", "label_text", "wait_begin", "wait", "waker"), 64))
+VALUES = (
+    dict(enumerate(("branch", "jump", "counter", "flow", "gc_collected", "create", "destroy"), 54))
+    | dict(enumerate(("label", "label_text", "wait_begin", "wait", "waker"), 64))
+    | {72: "wait_object", 73: "pipe_write"}
+)
 BLOCKS = ((10, "malloc"), (15, "calloc"), (20, "realloc"), (25, "realloc_free"), (30, "free"),
           (35, "realloc_failed"))  # fmt: skip
 

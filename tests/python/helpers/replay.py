@@ -36,11 +36,13 @@ CLOSING = (
 )  # fmt: skip
 IN_C = {KIND[name] for name in ("C_CALL", "C_RETURN", "C_EXCEPTION")}
 FLAGS_OF_END = {KIND["YIELD"]: YIELDED, KIND["UNWIND"]: RAISED, KIND["C_EXCEPTION"]: RAISED}
-WAIT_BEGIN, WAIT, WAKER = (KIND[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER"))
+WAIT_BEGIN, WAIT, *OF_WAITS = (
+    KIND[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER", "WAIT_OBJECT", "PIPE_WRITE")
+)
 FOR_GIL = _core.WAIT_WORDS.index("gil")
 #: A thread that waits for these may have the interpreter's lock.
 KEEPS_LOCK = [_core.WAIT_WORDS.index(word) for word in ("processor", "other")]
-NOT_UNDER_LOCK = {WAIT_BEGIN, WAIT, WAKER} | {
+NOT_UNDER_LOCK = {WAIT_BEGIN, WAIT, *OF_WAITS} | {
     number for number, name in NAMES.items() if name.endswith(("_RAW", "_LIBC"))
 }
 WITH_VALUE = {number for number, _, _, _, form, *_ in _core.kind_table() if form == "value"}

@@ -25,13 +25,13 @@ INSIDE = (
 MARKS = ("span_begin", "span_end", "mark", "counter", "flow", "label", "label_text")
 GC = ("gc_start", "gc_stop", "gc_collected")
 REFS = ("create", "destroy")
-WAITS = ("wait_begin", "wait", "waker")
+WAITS = ("wait_begin", "wait", "waker", "wait_object", "pipe_write")
 HPY = ("hpy_call", "hpy_return")
 HAS_TRACER = sys.version_info >= (3, 13)
 #: By trace, on 3.11 also of calls: what does not come from one of the other hooks.
 TRACED = (*PYTHON, "line", "instruction", "raise", "stop_iteration")
 #: What the program below is sure not to do, or not in every version: a waker is another thread.
-RARE = {"realloc_failed", "stop_iteration", "throw", "waker"}
+RARE = {"realloc_failed", "stop_iteration", "throw", "waker", "wait_object", "pipe_write"}
 
 
 class Ring:
@@ -262,7 +262,10 @@ def test_a_mix_over_all_hooks_is_exactly_that():
         ({"events": ["call"], "gc": True}, ["events", "gc is given", "'gc_start', 'gc_stop'"]),
         ({"events": ["gc_stop"], "gc": True}, ["events", "gc is given", "'gc_collected'"]),
         ({"events": ["call"], "refs": True}, ["events", "refs", "'create', 'destroy'"]),
-        ({"events": ["call"], "waits": True}, ["events", "waits", "'wait_begin', 'wait', 'waker'"]),
+        (
+            {"events": ["call"], "waits": True},
+            ["events", "waits", "'wait_begin', 'wait', 'waker', 'wait_object', 'pipe_write'"],
+        ),
         ({"events": ["call"], "hpy": True}, ["events", "hpy", "'hpy_call', 'hpy_return'"]),
         ({"events": ["call"], "audit": True}, ["events", "audit=", "'audit'"]),
         ({"events": ["call"], "audit": ["open"]}, ["events", "audit=", "'audit'"]),

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import io
 import json
+import os
 import queue
 import shutil
 import socket
@@ -272,6 +273,125 @@ def recorded_turns():
                 time.sleep(0.01)
 
     return of_threads(turns, turns, turns)
+
+
+def test_what_was_waited_for_is_named(tmp_path):
+    def reads(file):
+        os.read(file, 1)
+
+    def gets(peer):
+        peer.recv(1)
+
+    ends, sockets = os.pipe(), socket.socketpair()
+    threads = [
+        threading.Thread(target=reads, args=(ends[0],)),
+        threading.Thread(target=gets, args=(sockets[0],)),
+    ]
+    lock = threading.Lock()
+    with recorded() as rec:
+        for each in threads:
+            each.start()
+        for each in threads:
+            until_asleep(each.native_id)
+        os.write(ends[1], b"x")
+        sockets[1].send(b"x")
+        for each in threads:
+            each.join()
+        lock.acquire()
+        threading.Timer(0.05, lock.release).start()
+        lock.acquire()
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.1)"])
+        child.wait()
+    inodes = os.fstat(ends[0]).st_ino, sockets[0].fileno() and os.fstat(sockets[0].fileno()).st_ino
+    for end in (*ends, *sockets):
+        os.close(end) if isinstance(end, int) else end.close()
+
+    table = rec.trace.waits
+    found = {
+        (name.rpartition(".")[2], thing): number
+        for name, thing, number in zip(
+            table["name"], table["object"], table["object_id"].filled(0).tolist(), strict=True
+        )
+        if thing
+    }
+    assert found["reads", "pipe"] == inodes[0]
+    assert found["gets", "socket"] == inodes[1]
+    assert child.pid in [number for (_, thing), number in found.items() if thing == "process"]
+    has_address = sys.version_info < (3, 14) and raw.HAS_GIL
+    ours = [number for (name, thing), number in found.items() if name.startswith("test_what_was")]
+    assert not has_address or any(ours)
+    writes = rec.trace.events["event"] == "pipe_write"
+    assert np.count_nonzero(writes & (rec.trace.events["name"] == "io")) >= 1
+
+
+def test_the_owner_of_a_lock_is_told_with_what_it_did():
+    lock = threading.Lock()
+    has_it = threading.Event()
+
+    def owner():
+        with lock:
+            has_it.set()
+            time.sleep(0.2)
+
+    def needs():
+        has_it.wait()
+        with lock:
+            pass
+
+    row = the_one(of_kind(of_threads(owner, needs), "lock", needs.__code__.co_firstlineno + 2))
+
+    assert row["meanwhile"] == "sleep"
+    assert row["meanwhile_name"].endswith("owner")
+    assert row["meanwhile_line"] == owner.__code__.co_firstlineno + 3
+    assert row["own_line"] == row["caller_line"]
+
+
+def test_processes_that_were_waited_for_are_named(tmp_path):
+    program = tmp_path / "pool.py"
+    program.write_text(
+        "import multiprocessing, os, time\n"
+        "def work(n):\n"
+        "    time.sleep(0.1)\n"
+        "    return n\n"
+        "def put(queue):\n"
+        "    time.sleep(0.2)\n"
+        "    queue.put(1)\n"
+        "if __name__ == '__main__':\n"
+        "    fork = multiprocessing.get_context('fork')\n"
+        "    with fork.Pool(1) as pool:\n"
+        "        pool.map(work, range(3))\n"
+        "    queue = fork.SimpleQueue()\n"
+        "    putter = fork.Process(target=put, args=(queue,), name='putter')\n"
+        "    putter.start()\n"
+        "    queue.get()\n"
+        "    putter.join()\n"
+        "    sleeper = fork.Process(target=time.sleep, args=(0.2,), name='sleeper')\n"
+        "    sleeper.start()\n"
+        "    sleeper.join()\n",
+        "utf-8",
+    )
+    folder = tmp_path / "pool.epd"
+    children.eventprof("run", "-o", folder, program)
+    trace = eventprof.open(folder)
+    threads = trace.threads["name"]
+    by_line = {}
+    for each in by_place(trace):
+        if each.is_own and each.place.file == str(program) and each.wakers:
+            by_line.setdefault(each.place.line, each)
+
+    # The thread of the pool that hands on results had waited for the worker, which slept.
+    assert "sleeper" in by_line[19].wakers[0][0]
+    assert by_line[19].place.kind == "process"
+    assert "putter" in by_line[15].wakers[0][0]
+    assert by_line[15].place.kind == "io"
+    assert by_line[15].meanwhile[0][0][0:1] == ("sleep",)
+    assert by_line[15].meanwhile[0][0].line == 6
+    table = trace.waits
+    reads = (table["object"] == "pipe") & (table["meanwhile"] == "sleep")
+    wakers = {threads[row] for row in table["waker"][reads].compressed().tolist()}
+    assert any("ForkPoolWorker-1" in name for name in wakers)
+    out = children.eventprof("waits", folder).stdout
+    assert "sleeper MainThread" in out
 
 
 def test_working_time_is_not_time_of_waits():
@@ -796,7 +916,7 @@ def test_a_spin_and_the_wait_after_it_are_one_row():
     ]
     names = ("thread", "kind", "start", "duration", "around", "caller_line", "spins", "waker")
     columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
-    columns |= {name: np.zeros(len(rows), np.int32) for name in ("caller", "flags")}
+    columns |= {name: np.zeros(len(rows), np.int32) for name in ("caller", "flags", "object")}
 
     joined = waits._joined(columns)
 
