@@ -12,18 +12,25 @@
 
 /* ---- Figures --------------------------------------------------------------------------------- */
 
-/* Where a figure stands in a node or leaf, and in ep_figures. */
+/* Where a figure stands in a node, a leaf or the waits of a node, and in ep_figures. */
 typedef struct figure {
-    bool of_leaf;
+    enum {
+        OF_NODE,
+        OF_LEAF,
+        OF_WAITS
+    } owner;
     uint16_t from, to;
 } figure;
 
 static const figure figures[] = {
-#define EP_NODE_FIGURE(name) {false, offsetof(ep_tree_node, name), offsetof(ep_figures, name)},
-#define EP_LEAF_FIGURE(name) {true, offsetof(ep_tree_leaf, name), offsetof(ep_figures, name)},
+#define EP_NODE_FIGURE(name) {OF_NODE, offsetof(ep_tree_node, name), offsetof(ep_figures, name)},
+#define EP_LEAF_FIGURE(name) {OF_LEAF, offsetof(ep_tree_leaf, name), offsetof(ep_figures, name)},
+#define EP_WAIT_FIGURE(name, WHAT) \
+    {OF_WAITS, offsetof(ep_tree_waits, ns[EP_WAIT_FOR_##WHAT]), offsetof(ep_figures, name)},
 #include "figures.def"
 #undef EP_NODE_FIGURE
 #undef EP_LEAF_FIGURE
+#undef EP_WAIT_FIGURE
 };
 #define FIGURES (sizeof figures / sizeof *figures)
 
@@ -149,10 +156,15 @@ static void
 gather(const ep_tree_folding *f, const ep_tree *tree, const figure *what, int64_t *values)
 {
     memset(values, 0, f->path_count * sizeof *values);
-    if (!what->of_leaf) {
-        for (size_t i = 1; i < tree->node_count; i++) {
-            add(&values[f->of_node[i]], value_at(&tree->nodes[i], what->from));
-        }
+    size_t nodes = what->owner == OF_NODE ? tree->node_count : 0;
+    for (size_t i = 1; i < nodes; i++) {
+        add(&values[f->of_node[i]], value_at(&tree->nodes[i], what->from));
+    }
+    size_t waits = what->owner == OF_WAITS ? ep_tree_waits_count(tree) : 0;
+    for (size_t i = 1; i < waits; i++) {
+        add(&values[f->of_node[i]], value_at(&tree->waits[i], what->from));
+    }
+    if (what->owner != OF_LEAF) {
         return;
     }
     for (size_t i = 1; i < tree->leaf_count; i++) {

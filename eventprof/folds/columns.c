@@ -63,6 +63,7 @@
 #define NOT_A_NUMBER(when) .null = EP_NULL_NAN, .null_if = (when)
 #define NO_LINES .null = EP_NULL_NO_LINES, .null_if = "no lines recorded"
 #define NO_MEMORY .null = EP_NULL_NO_MEMORY, .null_if = "no memory recorded"
+#define NO_WAITS .null = EP_NULL_NO_WAITS, .null_if = "no waits recorded"
 #define NO_LOCK .null = EP_NULL_NO_LOCK, .null_if = "no interpreter lock"
 
 const ep_column ep_table_columns[] = {
@@ -330,6 +331,8 @@ ep_value_is_known(const ep_trace *trace, const ep_column *column, const ep_value
             return (trace->recording.kinds & ep_kinds_of_domains(EP_DOMAINS_ALL)) != 0;
         case EP_NULL_NO_LOCK:
             return !trace->no_lock || ep_kinds_has(trace->recording.kinds, EP_KIND_WAIT);
+        case EP_NULL_NO_WAITS:
+            return ep_kinds_has(trace->recording.kinds, EP_KIND_WAIT);
     }
     return true;
 }

@@ -53,7 +53,8 @@ typedef enum ep_null {
     EP_NULL_NAN,
     EP_NULL_NO_LINES,    /* all, where lines were not recorded */
     EP_NULL_NO_MEMORY,   /* all, where allocations were not recorded */
-    EP_NULL_NO_LOCK      /* all, where the interpreter had no lock */
+    EP_NULL_NO_LOCK,     /* all, where the interpreter had no lock */
+    EP_NULL_NO_WAITS     /* all, where waits were not recorded */
 } ep_null;
 
 /* Rows of a table. */

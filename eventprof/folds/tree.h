@@ -211,6 +211,13 @@ typedef struct ep_tree {
  * failed, and another thread allocated meanwhile, its old block is not counted in between. */
 void ep_tree_open(ep_tree *tree, size_t max_nodes);
 
+/* How many of the first nodes have waits. */
+static inline size_t
+ep_tree_waits_count(const ep_tree *tree)
+{
+    return tree->waits_capacity < tree->node_count ? tree->waits_capacity : tree->node_count;
+}
+
 /* The function that a node runs, a row of the map; EP_PLACE_UNKNOWN, EP_PLACE_OTHER. */
 static inline int32_t
 ep_tree_function(const ep_tree *tree, size_t node)

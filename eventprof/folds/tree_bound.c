@@ -208,7 +208,7 @@ rebuild_waits(ep_tree *tree, rebuilding *r)
         !ep_grow((void **)&waits, &capacity, r->tree.node_count, sizeof *waits)) {
         return EP_NOMEM;
     }
-    for (size_t i = 0; i < tree->node_count && i < tree->waits_capacity; i++) {
+    for (size_t i = 0; i < ep_tree_waits_count(tree); i++) {
         for (size_t what = 0; what < EP_WAIT_FOR_COUNT; what++) {
             waits[r->node_to[i]].ns[what] += tree->waits[i].ns[what];
         }

@@ -17,9 +17,11 @@
 typedef struct ep_figures {
 #define EP_NODE_FIGURE(name) int64_t name;
 #define EP_LEAF_FIGURE(name) int64_t name;
+#define EP_WAIT_FIGURE(name, WHAT) int64_t name;
 #include "figures.def"
 #undef EP_NODE_FIGURE
 #undef EP_LEAF_FIGURE
+#undef EP_WAIT_FIGURE
 } ep_figures;
 
 /* A *slice* is a call, or a run of a generator; it is whole when both its ends were recorded, and only

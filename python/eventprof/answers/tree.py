@@ -187,15 +187,15 @@ class Tree:
         """
         return self._functions
 
-    def summed_by_function(self, name: str) -> dict[str, Array]:
-        """Sum up a figure, and that of each function alone, ``_self``, without what is "other"."""
+    def blocked_by_function(self) -> dict[str, Array]:
+        """Sum up ``blocked`` and ``blocked_self`` by function, without what is "other"."""
         owner = np.maximum(self.function, -1).astype(np.int32)
         outermost = self.outermost(owner) | (owner < 0)
         outermost[0] = False
         sums = np.zeros((2, len(self.functions) + 1), dtype=np.int64)
-        np.add.at(sums[0], owner[outermost], self.below(name)[outermost])
-        np.add.at(sums[1], owner[1:], self.own(name)[1:])
-        return {name: sums[0], f"{name}_self": sums[1]}
+        np.add.at(sums[0], owner[outermost], self.below("blocked")[outermost])
+        np.add.at(sums[1], owner[1:], self.blocked[1:])
+        return {"blocked": sums[0], "blocked_self": sums[1]}
 
     @cached_property
     def depth(self) -> Array:

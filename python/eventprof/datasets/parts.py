@@ -187,7 +187,7 @@ class Recording:
         }
 
     def _make_functions(self) -> Iterator[Any]:
-        figures = self._tree.by_function() | self._tree.summed_by_function("blocked")
+        figures = self._tree.by_function() | self._tree.blocked_by_function()
         null = figures["max"] < 0
         table = self._table(
             **self._function_texts(),

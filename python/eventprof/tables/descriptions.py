@@ -46,7 +46,7 @@ def number(description: Description, load: Loader, recorded: Container[str] = ()
     load : callable
         Gives its values.
     recorded : container of str
-        Of "lines", "memory" and "lock", what was recorded: columns of the others are null
+        Of "lines", "memory", "lock" and "waits", what was recorded: columns of the others are null
         throughout.
     """
     null: Null

@@ -88,13 +88,15 @@ def _described_column(
 
 
 def recorded(trace: Recorded) -> set[str]:
-    """Of lines and memory, what was recorded; and "lock", if the interpreter had one."""
+    """Of lines and memory, what was recorded; "lock", if the interpreter had one; "waits"."""
     words = {WORDS[kind] for kind in WORDS if trace._facts["kinds"] >> kind & 1}
     recorded = {"lines"} if "line" in words else set()
     if not words.isdisjoint(("malloc", "calloc", "realloc")):
         recorded.add("memory")
     if trace._knows_waited:
         recorded.add("lock")
+    if trace._has_waits:
+        recorded.add("waits")
     return recorded
 
 
@@ -148,27 +150,9 @@ def functions_table(trace: Recorded) -> Table:
             if description.name in texts
             else number(description, load, recorded(trace))
             for description in described("functions")
-        ]
-        + [_waited_for(trace, word) for word in _core.WAIT_WORDS],
+        ],
         len(rows),
         partial(_compensate_functions, trace),
-    )
-
-
-def _waited_for(trace: Recorded, word: str) -> Column:
-    """Return the column of functions of how long they waited for something."""
-    name, count = f"waited_{word}", len(trace._core.functions())
-    has_waits = trace._has_waits
-
-    def load() -> Array:
-        if not has_waits:
-            return np.zeros(count, np.int64)
-        sums: Array = trace._tree.summed_by_function(name)[name][:count]
-        return sums
-
-    doc = f"the part of waited of kind {word}"
-    return Column(
-        name, load, np.int64, null=lambda: np.full(count, not has_waits), unit="ns", doc=doc
     )
 
 

@@ -127,7 +127,7 @@ class Recorded(Facts):
             outermost), ``self`` with it innermost; ``waited`` and ``waited_self``, the parts of
             both in which another thread had the interpreter's lock, a lower bound, or, with
             recorded waits, in which the thread waited; then also ``waited_gil``, ``waited_lock``,
-            ``waited_sleep``, ... by the kinds of `waits`, without what is folded away; ``mean``
+            ``waited_sleep``, ... by the kinds of `waits`; ``mean``
             (float64), ``min``, ``max``, ``p50``, ``p95``, ``p99`` of one call or slice, null where
             none was recorded from start to end. Memory, int64 bytes: ``allocated``, ``freed``,
             ``net``; ``blocks`` allocated; of what was allocated: ``live`` at the end, ``churn``

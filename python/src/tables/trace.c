@@ -254,6 +254,7 @@ ep_py_column_table(PyObject *module, PyObject *unused)
         [EP_NULL_NO_LINES] = "no lines",
         [EP_NULL_NO_MEMORY] = "no memory",
         [EP_NULL_NO_LOCK] = "no lock",
+        [EP_NULL_NO_WAITS] = "no waits",
     };
     PyObject *rows = PyList_New(0);
     for (const ep_column *c = ep_table_columns; rows != NULL && c->name != NULL; c++) {

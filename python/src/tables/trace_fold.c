@@ -173,11 +173,11 @@ domains_object(const uint64_t *by_domain)
 static PyObject *
 waits_object(const ep_tree *tree)
 {
-    size_t count = tree->waits_capacity < tree->node_count ? tree->waits_capacity : tree->node_count;
     PyObject *object = PyDict_New();
     for (size_t what = 0; object != NULL && what < EP_WAIT_FOR_COUNT; what++) {
-        PyObject *array = ep_py_gathered(tree->waits, count, sizeof *tree->waits,
-                                         offsetof(ep_tree_waits, ns[what]), EP_TYPE_INT64);
+        PyObject *array =
+            ep_py_gathered(tree->waits, ep_tree_waits_count(tree), sizeof *tree->waits,
+                           offsetof(ep_tree_waits, ns) + what * sizeof(int64_t), EP_TYPE_INT64);
         if (array == NULL || PyDict_SetItemString(object, ep_wait_words[what], array) < 0) {
             Py_CLEAR(object);
         }

@@ -64,7 +64,7 @@ def wait_until_gone(workers):
 def answers(core):
     """Return everything that a pass over a file tells."""
     found = core.tree(0, True, True)
-    names = "nodes", "leaves", "places", "bins", "threads", "lengths", "functions"
+    names = "nodes", "leaves", "places", "bins", "threads", "lengths", "functions", "waits"
     parts = {name: found.pop(name) for name in names}
     arrays = {f"{name} {key}": columns[key] for name, columns in parts.items() for key in columns}
     arrays |= {f"tenures {name}": column for name, column in core.tenures().items()}
