@@ -80,11 +80,12 @@ def tree_table(trace: Recorded, tree: Tree) -> Table:
 
 
 def _waited_by_kind(tree: Tree) -> Iterator[Column]:
-    lacks = np.full(tree.count, not tree.has_waits)
+    known = bool(tree.node_waits) and tree.has_waits
+    lacks = np.full(tree.count, not known)
     for word, words in WORDS.items():
         name = f"waited_{word}"
-        own = tree.own(name) if tree.has_waits else np.zeros(tree.count, np.int64)
-        yield _number(name, tree.below(name) if tree.has_waits else own, lambda: lacks, "ns",
+        own = tree.own(name) if known else np.zeros(tree.count, np.int64)
+        yield _number(name, tree.below(name) if known else own, lambda: lacks, "ns",
                       f"of waited: {words.sums}")  # fmt: skip
         yield _number(f"{name}_self", own, lambda: lacks, "ns", f"of waited_self: {words.sums}")
 

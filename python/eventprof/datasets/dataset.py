@@ -304,7 +304,7 @@ class Dataset:
             than 1 %.
         """
         found = self._function_sums
-        sums = {name: found[name].to_numpy() for name in parts.FUNCTION_SUMS}
+        sums = {name: _masked(found[name]) for name in parts.FUNCTION_SUMS}
         ids = found["function"].to_numpy()
         # What belongs to no function has a row only if there is any of it.
         used = np.any(list(sums.values()), axis=0) | (ids != UNKNOWN)

@@ -186,12 +186,18 @@ class Recording:
             "line": arrow.array(lines, arrow.int64()),
         }
 
+    def _sums(self, name: str, figures: dict[str, Any]) -> Any:
+        """Return a figure by function; null where it was not recorded."""
+        values = np.asarray(figures[name], dtype=np.int64)
+        unknown = name.removeprefix("waited_") in _core.WAIT_WORDS and not self._tree.has_waits
+        return self._arrow.array(values, mask=np.ones(len(values), bool)) if unknown else values
+
     def _make_functions(self) -> Iterator[Any]:
         figures = self._tree.by_function() | self._tree.blocked_by_function()
         null = figures["max"] < 0
         table = self._table(
             **self._function_texts(),
-            **{name: np.asarray(figures[name], dtype=np.int64) for name in FUNCTION_SUMS},
+            **{name: self._sums(name, figures) for name in FUNCTION_SUMS},
             **{name: self._arrow.array(figures[name], mask=null) for name in ("min", "max")},
             **{
                 name: self._arrow.array(figures[name], mask=figures[name] < 0)
