@@ -18,7 +18,7 @@ from .._words import show_bytes, show_ns
 from ..tables.column import Array
 from ..tables.event_rows import AT_A_TIME, parts_of_columns
 from .findings import Case, Evidence, Finding
-from .waiting import Place, by_place
+from .rules_of_waits import full_queue, held_locks, small_pool
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
 
@@ -635,7 +635,7 @@ def contended_lock(case: Case) -> Iterator[Finding]:
     """Find own lines that wait long for a lock of the program."""
     tree = case.tree
     if tree.has_waits:
-        yield from _held_locks(case)
+        yield from held_locks(case)
         return
     locks = [
         number
@@ -658,41 +658,6 @@ def contended_lock(case: Case) -> Iterator[Finding]:
         tuple(case.node_evidence(int(node)) for node in nodes[:5]),
         "eventprof tree FILE",
     )
-
-
-def _held_locks(case: Case) -> Iterator[Finding]:
-    """Find them by recorded waits, and say what the threads did that had the lock."""
-    own = [each for each in by_place(case.trace) if each.is_lock_of_own]
-    time, times = sum(each.total for each in own), sum(each.times for each in own)
-    if time < 0.5 * case.trace.duration or times < 4:
-        return
-    first = own[0]
-    claim = (
-        f"threads waited {show_ns(time)} for a lock, {times:,} times, most in {first.place.name}"
-    )
-    evidence = [_at(each.place) for each in own[:4]]
-    # Who let a thread go on may have waited at this place itself before it had the lock.
-    others = [(place, held) for place, held in first.meanwhile if place != first.place]
-    in_turn = sum(held for place, held in first.meanwhile if place == first.place)
-    if first.wakers and others:
-        (name, _), (place, held) = first.wakers[0], others[0]
-        part = min(held / max(sum(time for _, time in first.wakers) - in_turn, 1), 1)
-        if part >= 0.5:
-            claim += f"; {name} had it, and in {part:.0%} of that time it waited in {place.name}"
-            evidence.append(_at(place))
-    yield Finding(
-        "contended-lock",
-        claim,
-        "Hold the lock for less: do not sleep, read or compute under it.",
-        min(time / case.whole, 1.0),
-        {"time": time, "calls": times},
-        tuple(evidence),
-        "eventprof waits FILE",
-    )
-
-
-def _at(place: Place) -> Evidence:
-    return Evidence(place.name or "?", place.file, place.line)
 
 
 def _waited_once_each(case: Case, functions: list[int]) -> bool:
@@ -766,6 +731,8 @@ RULES: tuple[Rule, ...] = (
     lost_events,
     blocked_event_loop,
     contended_lock,
+    full_queue,
+    small_pool,
     calls_in_a_loop,
     frames_by_row,
     growing_calls,

@@ -70,6 +70,8 @@ class Waits(NamedTuple):
         ns.
     times : int
         How often.
+    at_once : int
+        How many threads waited there at the same time, at the most.
     threads : tuple of str
         The names of those that waited, the one that waited longest first.
     wakers : tuple of (str, int)
@@ -84,6 +86,7 @@ class Waits(NamedTuple):
     total: int
     longest: int
     times: int
+    at_once: int
     threads: tuple[str, ...]
     wakers: tuple[tuple[str, int], ...]
     meanwhile: tuple[tuple[Place, int], ...]
@@ -197,12 +200,21 @@ def by_place(trace: Recorded) -> list[Waits]:
                 int(columns.duration[rows].sum()),
                 int(columns.duration[rows].max()),
                 len(rows),
+                _at_once(columns.start[rows], columns.end[rows]),
                 tuple(called[row] for row in _most(columns.thread[rows], columns.duration[rows])),
                 tuple((called[row], time) for row, time in wakers.most_common()),
                 tuple((columns.places[at], time) for at, time in meanwhile.most_common()),
             )
         )
     return sorted(found, key=lambda one: -one.total)
+
+
+def _at_once(start: Array, end: Array) -> int:
+    """Return how many of some times overlap at the most."""
+    changes = np.concatenate([np.ones(len(start), np.int64), np.full(len(end), -1)])
+    # What ends at an instant is over before what begins then.
+    order = np.lexsort((changes, np.concatenate([start, end])))
+    return int(np.cumsum(changes[order]).max(initial=0))
 
 
 def _most(threads: Array, durations: Array) -> list[int]:

@@ -72,6 +72,7 @@ def lines_of(trace: Trace, limit: int, width: int, *, plain: bool) -> list[str]:
     for one, time in zip(shown, times, strict=True):
         through = "" if one.through is None else f"through {where(one.through)}, "
         often = f"{one.times:,} times, the longest {show_ns(one.longest)}"
+        often += f", up to {one.at_once} threads at once" if one.at_once > 1 else ""
         lines.append(
             f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  "
             f"for {WORDS[one.place.kind].what} in {where(one.place)}, "

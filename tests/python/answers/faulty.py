@@ -6,6 +6,7 @@ They are small, and their faults lie in counts, bytes and sleeps, so that a busy
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import copy
 import gc
 import importlib
@@ -287,6 +288,64 @@ def sleeps_in_a_coroutine():
         await asyncio.gather(*(handle() for _ in range(3)))
 
     asyncio.run(serve())
+
+
+# ---- With one that recorded waits show -----------------------------------------------------------
+
+#: By rule: a program with the fault, and its twin without.
+WAITING: list = []
+
+
+def sends(count, size, take):
+    """One thread makes items, and another takes them."""
+    line = queue.Queue(maxsize=size)
+
+    def make():
+        for number in range(count):
+            line.put(number)
+        line.put(None)
+
+    def use():
+        while line.get() is not None:
+            take()
+
+    threads = [threading.Thread(target=work) for work in (make, use)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def waits_for_room():
+    sends(15, 2, lambda: time.sleep(0.02))
+
+
+def has_room():
+    sends(15, 100, lambda: time.sleep(0.02))
+
+
+def maps(workers, work):
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, range(32)))
+
+
+def download(number):
+    time.sleep(0.02)
+    return number
+
+
+def has_too_few_workers():
+    maps(2, download)
+
+
+def has_a_worker_for_each():
+    maps(16, download)
+
+
+WAITING += [
+    ("full-queue", waits_for_room, has_room),
+    ("small-pool", has_too_few_workers, has_a_worker_for_each),
+]
 
 
 # ---- Without -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import json
 import re
 import threading
 import time
+from pathlib import Path
 
 import faulty
 import pytest
@@ -16,20 +17,34 @@ import raw
 from json_schema import conform
 
 import eventprof
+from eventprof import _core
 from eventprof.answers import findings
 from eventprof.cli import main
 from eventprof.importing._build import BEGINS, C_CALL, CALL, Builder
 
 
-def record(function):
+def record(function, **options):
     gc.collect()
     gc.freeze()  # a run of the collector takes no longer for what earlier tests left
     function()  # what it imports and compiles is there
     faulty.CACHE.clear()
     faulty.LISTENERS.clear()
-    with eventprof.record(buffer="1 GiB") as rec:
+    with eventprof.record(buffer="1 GiB", **options) as rec:
         function()
     return rec.trace
+
+
+#: As ``record()`` and as ``eventprof run`` record.
+WAITS = [False] + [True] * _core.waits_available()
+
+
+@pytest.mark.skipif(not WAITS[-1], reason="waits are not recorded here")
+@pytest.mark.parametrize(("rule", "fault", "twin"), faulty.WAITING)
+def test_what_recorded_waits_show(rule, fault, twin):
+    found = {finding.rule: finding for finding in record(fault, waits=True).analyze()}
+    assert rule in found
+    assert Path(found[rule].evidence[0].file) == Path(faulty.__file__)
+    assert rule not in {finding.rule for finding in record(twin, waits=True).analyze()}
 
 
 def test_there_are_20_programs_of_each_sort():
@@ -37,13 +52,14 @@ def test_there_are_20_programs_of_each_sort():
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("waits", WAITS, ids=["without waits", "with waits"][: len(WAITS)])
 @pytest.mark.parametrize(
     ("rule", "program"), faulty.FAULTY, ids=[function.__name__ for _, function in faulty.FAULTY]
 )
-def test_planted_faults_are_named_first(rule, program):
+def test_planted_faults_are_named_first(rule, program, waits):
     if rule == "lock-waiting" and not raw.HAS_GIL:
         pytest.skip("without the interpreter's lock no thread waits for it")
-    found = record(program).analyze()
+    found = record(program, waits=waits).analyze()
 
     assert [finding.rule for finding in found][:1] == [rule], found
     first = found[0]
@@ -93,9 +109,10 @@ def test_threads_that_wait_for_one_that_sleeps_are_not_said_to_compute():
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("waits", WAITS, ids=["without waits", "with waits"][: len(WAITS)])
 @pytest.mark.parametrize("program", faulty.CLEAN, ids=lambda function: function.__name__)
-def test_programs_without_faults_have_no_findings(program):
-    assert record(program).analyze() == []
+def test_programs_without_faults_have_no_findings(program, waits):
+    assert record(program, waits=waits).analyze() == []
 
 
 def _total(frame):

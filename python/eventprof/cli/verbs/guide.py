@@ -32,8 +32,8 @@ FIELDS = {
         "handle", *(column.name for column in described("functions")),
     )),
     "waits": ("a row for each place where threads waited, the longest in all first", (
-        "kind", "name", "file", "line", "through", "total", "longest", "times", "threads",
-        "wakers", "meanwhile",
+        "kind", "name", "file", "line", "through", "total", "longest", "times", "at_once",
+        "threads", "wakers", "meanwhile",
     )),
     "requests": ("a row a request, the slowest first; with --request a row a function", (
         "handle", "request", "method", "route", "path", "status", "error", "start", "total",

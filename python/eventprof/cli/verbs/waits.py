@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         {
             **one.place._asdict(),
             "through": None if one.through is None else one.through._asdict(),
-            "total": one.total, "longest": one.longest, "times": one.times,
+            "total": one.total, "longest": one.longest, "times": one.times, "at_once": one.at_once,
             "threads": list(one.threads),
             "wakers": [{"thread": name, "waited": time} for name, time in one.wakers],
             "meanwhile": [{**place._asdict(), "time": time} for place, time in one.meanwhile],
