@@ -692,7 +692,11 @@ COUNTER = r"""
 #include <signal.h>
 #include <time.h>
 
-static _Atomic long long sums_ns[3];
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static _Atomic long long sums_ns[5];
 
 static long long
 now_ns(void)
@@ -702,23 +706,26 @@ now_ns(void)
     return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-#define COUNTED(kind, name, parameters, arguments)                    \
-    int name parameters                                               \
+/* Calls shorter than `least_ns` do not count. */
+#define COUNTED_FROM(least_ns, kind, type, name, parameters, arguments) \
+    type name parameters                                              \
     {                                                                 \
-        static int (*next) parameters;                                \
+        static type (*next) parameters;                               \
         if (next == NULL) {                                           \
-            next = (int(*) parameters)dlsym(RTLD_NEXT, #name);        \
+            next = (type(*) parameters)dlsym(RTLD_NEXT, #name);       \
         }                                                             \
         long long from_ns = now_ns();                                 \
-        int result = next arguments;                                  \
+        type result = next arguments;                                 \
         long long ns = now_ns() - from_ns;                            \
         sigset_t blocked;                                             \
         pthread_sigmask(SIG_BLOCK, NULL, &blocked);                   \
         if (!sigismember(&blocked, SIGUSR1)) { /* not eventprof's */  \
-            atomic_fetch_add(&sums_ns[kind], ns);                     \
+            atomic_fetch_add(&sums_ns[kind], ns >= least_ns ? ns : 0); \
         }                                                             \
         return result;                                                \
     }
+#define COUNTED(kind, name, parameters, arguments) \
+    COUNTED_FROM(0, kind, int, name, parameters, arguments)
 
 COUNTED(0, pthread_cond_timedwait,
         (pthread_cond_t *a, pthread_mutex_t *b, const struct timespec *c), (a, b, c))
@@ -742,6 +749,10 @@ sched_yield(void)
 COUNTED(2, clock_nanosleep,
         (clockid_t a, int b, const struct timespec *c, struct timespec *d), (a, b, c, d))
 
+COUNTED(3, poll, (struct pollfd *a, nfds_t b, int c), (a, b, c))
+COUNTED_FROM(20000, 3, ssize_t, read, (int a, void *b, size_t c), (a, b, c))
+COUNTED(4, waitpid, (pid_t a, int *b, int c), (a, b, c))
+
 long long
 counted_ns(int kind)
 {
@@ -750,19 +761,19 @@ counted_ns(int kind)
 """
 
 PROGRAM = """
-import ctypes, json, queue, random, sys, threading, time
+import ctypes, json, os, queue, random, select, sys, threading, time
 import eventprof
 count = ctypes.CDLL(None).counted_ns
 count.restype = ctypes.c_longlong
 def counted():
-    return [count(kind) for kind in range(3)]
+    return [count(kind) for kind in range(5)]
 rng = random.Random(int(sys.argv[1]))
 locks = [threading.Lock() for _ in range(3)]
 box = queue.Queue(2)
 def work(seed):
     rng = random.Random(seed)
     for _ in range(15):
-        act = rng.randrange(4)
+        act = rng.randrange(7)
         if act == 0:
             with locks[rng.randrange(3)]:
                 time.sleep(rng.random() * 0.004)
@@ -771,6 +782,17 @@ def work(seed):
         elif act == 2:
             end = time.monotonic() + rng.random() * 0.008
             while time.monotonic() < end: sum(range(50))
+        elif act == 3:
+            ends = os.pipe()
+            writer = threading.Timer(rng.random() * 0.004, os.write, (ends[1], b"x"))
+            writer.start()
+            os.read(ends[0], 1)
+            writer.join()
+            for end in ends: os.close(end)
+        elif act == 4:
+            select.poll().poll(1 + rng.random() * 3)
+        elif act == 5 and not rng.randrange(3):
+            os.waitpid(os.posix_spawnp("sleep", ["sleep", "0.005"], os.environ), 0)
         else:
             with locks[rng.randrange(3)]:
                 sum(range(20000))
@@ -782,7 +804,7 @@ with eventprof.record(waits=True, memory=False, on_full="grow") as rec:
     after = counted()
 waits = rec.trace._tree.waits
 assert rec.trace.verify()
-print(json.dumps([[b - a for a, b in zip(before, after)], [waits[k] for k in ("gil", "lock", "sleep")]]))
+print(json.dumps([[b - a for a, b in zip(before, after)], [waits[k] for k in ("gil", "lock", "sleep", "io", "process")]]))
 """
 
 
