@@ -769,7 +769,13 @@ def counted():
     return [count(kind) for kind in range(5)]
 rng = random.Random(int(sys.argv[1]))
 locks = [threading.Lock() for _ in range(3)]
-box = queue.Queue(2)
+# A thread that has just been started waits before it is a thread of Python: so few are.
+wanted = queue.SimpleQueue()
+def write():
+    for pause, file in iter(wanted.get, None):
+        time.sleep(pause)
+        os.write(file, b"x")
+writer = threading.Thread(target=write)
 def work(seed):
     rng = random.Random(seed)
     for _ in range(15):
@@ -784,10 +790,8 @@ def work(seed):
             while time.monotonic() < end: sum(range(50))
         elif act == 3:
             ends = os.pipe()
-            writer = threading.Timer(rng.random() * 0.004, os.write, (ends[1], b"x"))
-            writer.start()
+            wanted.put((rng.random() * 0.004, ends[1]))
             os.read(ends[0], 1)
-            writer.join()
             for end in ends: os.close(end)
         elif act == 4:
             select.poll().poll(1 + rng.random() * 3)
@@ -799,8 +803,10 @@ def work(seed):
 threads = [threading.Thread(target=work, args=(rng.random(),)) for _ in range(rng.randrange(2, 5))]
 with eventprof.record(waits=True, memory=False, on_full="grow") as rec:
     before = counted()
-    for each in threads: each.start()
+    for each in [writer, *threads]: each.start()
     for each in threads: each.join()
+    wanted.put(None)
+    writer.join()
     after = counted()
 waits = rec.trace._tree.waits
 assert rec.trace.verify()
