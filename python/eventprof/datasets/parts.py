@@ -44,6 +44,9 @@ SLOWEST, SLOWEST_OF_FUNCTION, SLOWEST_SHARE = 1000, 10, 500
 FIRST_GROUP_ROWS, GROUP_ROWS = 1 << 11, 1 << 16
 #: So much of columns in files is resident before it is given back.
 RESIDENT_BYTES = 64 << 20
+#: Rows that the system maps when one of them is touched, if 8 bytes each: 64 KiB.
+MAPPED_BITS = 13
+MAPPED_BYTES = 8 << MAPPED_BITS
 #: The units of columns; all other numbers are counts, ids and lines.
 _NS = frozenset((
     "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
@@ -333,16 +336,21 @@ class Recording:
         resident = 0
         for first, last in _groups(len(table) if order is None else len(order)):
             chosen = np.arange(first, last) if order is None else order[first:last]
-            # The rows of a group may lie all over a column. The system maps 64 KiB at a time.
-            mapped = (1 + int(np.count_nonzero(np.diff(chosen >> 13)))) << 16
-            arrays = []
-            for each in columns.values():
-                arrays.append(each.take(chosen))
-                resident += mapped
-                if resident > RESIDENT_BYTES:
-                    _core.give_back()
-                    resident = 0
-            yield arrow.Table.from_arrays(arrays, schema=schema)
+            pieces, back = _near(chosen)
+            found = []
+            for rows, mapped in pieces:
+                arrays = []
+                for each in columns.values():
+                    if resident + mapped > RESIDENT_BYTES:
+                        _core.give_back()
+                        resident = 0
+                    arrays.append(each.take(rows))
+                    resident += mapped
+                found.append(arrow.Table.from_arrays(arrays, schema=schema))
+            if back is None:
+                yield found[0]
+            else:
+                yield arrow.concat_tables(found).take(arrow.array(back)).combine_chunks()
 
 
 @dataclass(frozen=True)
@@ -369,6 +377,38 @@ def _groups(count: int) -> Iterator[tuple[int, int]]:
 
 def _parts(count: int) -> Iterator[slice]:
     return parts_of_rows(count, GROUP_ROWS)
+
+
+def _near(rows: Array) -> tuple[list[tuple[Array, int]], Array | None]:
+    """Cut rows into pieces, none of which maps more of a column than may be resident.
+
+    A row group may lie all over a column: the first one of blocks had mapped all of it.
+
+    Returns
+    -------
+    pieces : list of (rows, bytes)
+        The rows, and what they map of a column. The rows of several pieces are sorted.
+    back : array or None
+        Where each of the given rows is among the rows of all pieces; None: there is one piece, with
+        the rows as they were given.
+    """
+    areas = rows >> MAPPED_BITS
+    mapped = (1 + int(np.count_nonzero(np.diff(areas)))) * MAPPED_BYTES
+    if mapped <= RESIDENT_BYTES:
+        return [(rows, mapped)], None
+    order = np.argsort(rows, kind="stable")
+    areas = areas[order]
+    area = np.cumsum(np.append(False, areas[1:] != areas[:-1]))
+    most = max(RESIDENT_BYTES // MAPPED_BYTES, 1)
+    last = int(area[-1]) + 1
+    cuts = np.searchsorted(area, np.arange(most, last, most))
+    pieces = [
+        (part, min(most, last - number * most) * MAPPED_BYTES)
+        for number, part in enumerate(np.split(rows[order], cuts))
+    ]
+    back = np.empty(len(rows), dtype=np.int64)
+    back[order] = np.arange(len(rows))
+    return pieces, back
 
 
 def _falling(size: Array, thread: Array | None, start: Array) -> Array:
@@ -452,9 +492,14 @@ def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Arr
 def _longest_of(rows: Array, duration: Array, function: Array, kept: Array) -> Array:
     """Choose the longest calls of some: `SLOWEST` of all, and so many of each function."""
     rows = np.sort(rows)
+    took, owner = [], []
+    for part, _ in _near(rows)[0]:
+        took.append(duration[part])
+        owner.append(function[part] + 1)
+        _core.give_back()
     # By duration, then by row, which is the order of start.
-    rows = rows[np.argsort(-duration[rows], kind="stable")]
-    owner = function[rows] + 1
+    falling = np.argsort(-np.concatenate(took), kind="stable")
+    rows, owner = rows[falling], np.concatenate(owner)[falling]
     by_function = np.argsort(owner, kind="stable")
     owner = owner[by_function]
     chosen = np.zeros(len(rows), dtype=bool)

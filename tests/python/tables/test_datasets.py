@@ -342,6 +342,35 @@ def test_rows_are_sorted_and_chosen_as_by_all_keys(threads, most, ordered, monke
     assert parts._longest(duration[:0], function[:0], none).tolist() == []
 
 
+@pytest.mark.parametrize("resident", [64 << 10, 256 << 10, 1 << 20])
+def test_rows_all_over_a_column_are_taken_in_pieces_that_map_little(resident, monkeypatch):
+    monkeypatch.setattr(parts, "RESIDENT_BYTES", resident)
+    rows = np.random.default_rng(12347).integers(0, 1 << 20, 5003).astype(np.int32)
+
+    pieces, back = parts._near(rows)
+
+    assert np.concatenate([part for part, _ in pieces])[back].tolist() == rows.tolist()
+    for part, mapped in pieces:
+        assert len(set((part >> 13).tolist())) << 16 == mapped <= resident
+    near, unchanged = parts._near(np.sort(rows)[:30])
+    assert [part.tolist() for part, _ in near] == [np.sort(rows)[:30].tolist()]
+    assert unchanged is None
+
+
+def test_rows_that_are_taken_in_pieces_are_those_of_one_piece(made, recorded, tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    monkeypatch.setattr(parts, "RESIDENT_BYTES", 64)
+    monkeypatch.setattr(parts, "MAPPED_BITS", 2)
+    monkeypatch.setattr(parts, "MAPPED_BYTES", 32)
+    assert writing.write_dataset(recorded, tmp_path / "pieces", events=True) == []
+
+    for table in (*parts.ROWS, *parts.EVENTS):
+        for path in (made / table).iterdir():
+            found = pyarrow.parquet.read_table(tmp_path / "pieces" / table / path.name)
+            assert found.equals(pyarrow.parquet.read_table(path)), table
+
+
 def test_memory_bounds_the_live_bytes(dataset, traces):
     for trace in traces:
         row = dataset.processes["file"].tolist().index(trace.file["path"])
