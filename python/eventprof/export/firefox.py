@@ -2,6 +2,9 @@
 
 The weight of a sample is the time until the next sample. Memory is a counter; its values are
 differences. The columns are described in src/types/profile.ts of the Firefox Profiler.
+
+Threads of all processes are one list, and each says its process. (Nested `processes` are of Gecko's
+own format, not of processed profiles.)
 """
 
 from __future__ import annotations
@@ -122,11 +125,17 @@ def _counters(view: View) -> Iterator[dict[str, Any]]:
 def _counter(
     view: View, meaning: str, label: str, weight: int, time: Array, values: Array
 ) -> dict[str, Any]:
+    # Live bytes of several processes are one curve. The viewer shows no counter of a process
+    # without threads, so it is one of the first process.
+    chosen = np.flatnonzero(view.thread_mask)
+    pid = view.pids[chosen[0]] if len(chosen) else view.process
+    if len(view.processes) > 1:
+        meaning, label = f"{meaning}, all processes", f"{label} (all processes)"
     return {
         "name": "malloc",
         "category": "Memory",
         "description": meaning,
-        "pid": str(view.process),
+        "pid": str(pid),
         "mainThreadIndex": 0,
         "display": {
             "graphType": "line-accumulated",
@@ -352,16 +361,21 @@ def _threads(
     view: View, stacks: _Stacks, markers: dict[int, list[_Marker]]
 ) -> Iterator[dict[str, Any]]:
     chosen = np.flatnonzero(view.thread_mask).tolist()
+    titles, has_main = dict(view.processes), set[int]()
     for thread in chosen:
-        facts = _facts(view, view.thread_names[thread], view.thread_ids[thread])
+        pid = view.pids[thread]
+        facts = _facts(titles[pid], pid, view.thread_names[thread], view.thread_ids[thread])
+        # Of several processes the name begins with the process.
+        facts["isMainThread"] = facts["name"].split()[-1:] == ["MainThread"] and pid not in has_main
+        has_main |= {pid} if facts["isMainThread"] else set()
         yield facts | _events(view, stacks, view.steps[thread], markers[thread])
     if not chosen:
         # The viewer opens no profile without a thread.
         none = Steps(view.parent, None, 0)
-        yield _facts(view, "(no events)", 0) | _events(view, stacks, none, [])
+        yield _facts(view.title, view.process, "(no events)", 0) | _events(view, stacks, none, [])
 
 
-def _facts(view: View, name: str, number: int) -> dict[str, Any]:
+def _facts(process: str, pid: int, name: str, number: int) -> dict[str, Any]:
     """Return the facts of a thread."""
     return {
         "processType": "default",
@@ -371,9 +385,9 @@ def _facts(view: View, name: str, number: int) -> dict[str, Any]:
         "unregisterTime": None,
         "pausedRanges": [],
         "name": _text(name),
-        "isMainThread": name == "MainThread",
-        "processName": _text(view.title),
-        "pid": str(view.process),
+        "isMainThread": False,
+        "processName": _text(process),
+        "pid": str(pid),
         "tid": number,
     }
 

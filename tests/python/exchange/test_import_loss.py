@@ -12,6 +12,7 @@ import sys
 import types
 import warnings
 import zlib
+from collections import Counter
 
 import children
 import pytest
@@ -548,6 +549,38 @@ def test_perfetto_has_each_process_of_a_folder(tmp_path):
             parents.add(track[5])
     assert of_threads == processes.keys() == {4001, 4002}
     assert parents == set(processes.values())
+
+
+def test_firefox_has_each_process_of_a_folder(tmp_path):
+    trace = two_processes(tmp_path)
+    trace.export(tmp_path / "both.firefox.json")
+
+    profile = json.loads((tmp_path / "both.firefox.json").read_text())
+    named = {thread["pid"]: thread["processName"] for thread in profile["threads"]}
+    assert named == {"4001": "prog4001.py", "4002": "prog4002.py"}
+    assert len({thread["tid"] for thread in profile["threads"]}) == len(profile["threads"])
+    main = Counter(thread["pid"] for thread in profile["threads"] if thread["isMainThread"])
+    assert main == {"4001": 1, "4002": 1}
+    back = eventprof.open(tmp_path / "both.firefox.json")
+    assert len(back.threads) == 2
+    assert sorted(back.calls["duration"]) == sorted(trace.calls["duration"])
+
+
+def test_firefox_has_the_memory_of_a_folder_beside_threads(tmp_path):
+    for name in "ab":
+        with eventprof.record(output=tmp_path / f"{name}.epr"):
+            kept = [bytes(5000 + n) for n in range(9)]
+        del kept
+
+    trace = eventprof.merge([eventprof.open(tmp_path / f"{name}.epr") for name in "ab"])
+    trace.export(tmp_path / "both.firefox.json")
+
+    profile = json.loads((tmp_path / "both.firefox.json").read_text())
+    assert len({thread["pid"] for thread in profile["threads"]}) == 2
+    # The viewer shows a counter only beside threads of its process.
+    first = profile["threads"][0]["pid"]
+    assert {counter["pid"] for counter in profile["counters"]} == {first}
+    assert all("all processes" in counter["description"] for counter in profile["counters"])
 
 
 LABEL = '\udc80x, "y"\''
