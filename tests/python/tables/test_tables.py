@@ -159,6 +159,12 @@ def test_masks_and_row_numbers(trace):
     assert [row.time for row in some] == [events[i].time for i in (3, -1, 3)]
     assert len(events[np.empty(0, int)]) == len(events[[]]) == 0
     assert events[["time", "name"]].columns == ("time", "name")
+
+
+def test_some_rows_for_pandas(trace):
+    pytest.importorskip("pandas")
+    events = trace.events
+    mallocs = events[events["event"] == "malloc"]
     assert mallocs[:1].to_pandas()["event"].tolist() == ["malloc"]
 
 
