@@ -251,6 +251,7 @@ begin_over(ep_tree *tree, ep_live_entry *at, const ep_columns *columns, size_t e
             return EP_NOMEM;
         }
         tree->late[tree->late_count++] = block;
+        tree->swaps_mended++;
     }
     ep_live_take(&tree->by_address, at);
     return EP_OK;

@@ -152,6 +152,7 @@ typedef struct ep_tree {
     uint64_t unknown_frees;
     uint64_t frees_lost;      /* blocks whose free was lost */
     uint64_t freed_unseen;    /* bytes of those */
+    uint64_t swaps_mended;    /* blocks whose free was logged after the next birth at their address */
     uint64_t unmatched, ends_unseen;
 
     /* while it runs */

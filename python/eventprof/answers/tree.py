@@ -226,6 +226,31 @@ class Tree:
         high = np.maximum.reduceat(np.append(self._bins["max"], -1), bounds)
         return low[::2], high[::2]
 
+    def pairing(self, *, lost: bool) -> dict[str, int] | None:
+        """Return `Trace.pairing`, without columns of calls and blocks.
+
+        Parameters
+        ----------
+        lost : bool
+            Whether the allocation of a freed block may have been lost.
+
+        Returns
+        -------
+        dict of str to int, or None
+            None: some call may be misplaced. How many are needs the columns.
+        """
+        facts = self.facts
+        if facts["folded"] or self.may_be_misplaced():
+            return None
+        unknown = facts["unknown_frees"]
+        return {
+            "calls_misplaced": 0,
+            **{name: facts[name] for name in ("unmatched_ends", "ends_unseen")},
+            "frees_of_older_blocks": 0 if lost else unknown,
+            "frees_of_lost_blocks": unknown if lost else 0,
+            **{name: facts[name] for name in ("frees_lost", "swaps_mended")},
+        }
+
     def may_be_misplaced(self) -> bool:
         """Whether a call may lie in a call that did not make it, as after a switch of greenlets.
 

@@ -192,7 +192,7 @@ tree_object(const ep_tree *tree)
     size_t threads = tree->facts.thread_count;
     /* leaves[0] is none */
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}",
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:N}",
         "waits", waits_object(tree),
         "domains_at_peak", domains_object(tree->domain_at_peak), "domains_allocated",
         domains_object(tree->domain_allocated),
@@ -206,6 +206,7 @@ tree_object(const ep_tree *tree)
         (unsigned long long)tree->live_blocks, "folded", (unsigned long long)tree->folded,
         "unknown_frees", (unsigned long long)tree->unknown_frees, "frees_lost",
         (unsigned long long)tree->frees_lost, "freed_unseen", (unsigned long long)tree->freed_unseen,
+        "swaps_mended", (unsigned long long)tree->swaps_mended,
         "unmatched_ends", (unsigned long long)tree->unmatched, "ends_unseen",
         (unsigned long long)tree->ends_unseen, "functions",
         functions_object(&tree->functions, tree->with_lengths), "lengths",

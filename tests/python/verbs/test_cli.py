@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 
 import children
 import pytest
@@ -194,6 +195,40 @@ def test_info_says_what_the_file_is(shown, folder):
     assert facts["events"] == row["events"] == len(trace.events)
     assert row["metadata"]["pid"] == trace.metadata["pid"]
     assert row["file"]["unfinished"] is False
+
+
+RECORDED = {
+    "ring": ({"buffer": "1 MiB"}, True), "full": ({"buffer": "1 MiB", "on_full": "stop"}, True),
+    "whole": ({"on_full": "grow"}, False), "no calls": ({"calls": False}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "lossy"), RECORDED.values(), ids=RECORDED)
+@pytest.mark.filterwarnings("ignore::eventprof.EventsLostWarning")
+def test_info_counts_what_is_not_paired_without_columns(options, lossy, shown, tmp_path):
+    path = tmp_path / "x.epr"
+    older = [bytes(5003 + n) for n in range(99)]
+
+    def work(n):
+        kept = [bytes(n % 701) for n in range(n)]
+        return [str(block) for block in kept[::9]]
+
+    threads = [threading.Thread(target=work, args=(9001,)) for _ in range(3)]
+    with eventprof.record(output=path, **options):
+        older.clear()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(eventprof.Trace, "pairing", None)  # it makes columns
+        (row,) = json.loads(shown("info", path, "--json"))["rows"]
+
+    trace = eventprof.open(path)
+    assert row["pairing"] == trace.pairing
+    assert bool(trace.loss) == lossy
+    assert trace.pairing["frees_of_older_blocks"] + trace.pairing["frees_of_lost_blocks"] >= 99
 
 
 def test_diff_compares(shown):
