@@ -82,8 +82,8 @@ class AddedTree(Tree):
         self.leaf_node = keys[:, 0].astype(np.uint32)
         self.leaf_function, self.leaf_line = keys[:, 1:].T.astype(np.int32)
         self.nodes = {
-            name: _added(name, self.count, of_nodes, [tree.nodes[name] for tree in self._trees])
-            for name in self._trees[0].nodes
+            name: _added(name, self.count, of_nodes, [tree.own(name) for tree in self._trees])
+            for name in {**self._trees[0].nodes, "blocked": None, "lock_waited": None}
             if name not in ("parent", "place")
         }
         self.node_waits = {

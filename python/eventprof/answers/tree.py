@@ -395,6 +395,8 @@ class Tree:
     @cached_property
     def blocked(self) -> Array:
         """The time of each node alone in a blocking builtin, in ns; 0 with recorded waits."""
+        if "blocked" in self.nodes:  # of several recordings: by the rule of each
+            return self.nodes["blocked"]
         is_blocked = self.is_blocking[np.maximum(self.function, -1)]
         return np.where(is_blocked & (not self.has_waits), self.own("self"), 0).astype(np.int64)
 
@@ -405,6 +407,8 @@ class Tree:
         Without recorded waits, for the interpreter's lock or another: a blocking builtin has none
         then, as it would have waited anyway.
         """
+        if "lock_waited" in self.nodes:
+            return self.nodes["lock_waited"]
         if self.has_waits:
             return self.own("waited_self").astype(np.int64)
         is_blocked = self.is_blocking[np.maximum(self.function, -1)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Figures of a node. total and waited include the calls below the node, the others do not.
 NODE_SUMS = ("calls", "resumes", "raised", "total", "self", "waited", "waited_self", "cut",
-             "cut_ns", "freed")  # fmt: skip
+             "cut_ns", "freed", "blocked", "lock_waited")  # fmt: skip
 LEAF_SUMS = ("allocated", "blocks", "live", "live_blocks", "at_peak", "at_peak_blocks",
              "temporary", "temporary_blocks")  # fmt: skip
 #: Figures of a function that can be added; its min and max cannot.
@@ -50,7 +50,7 @@ MAPPED_BYTES = 8 << MAPPED_BITS
 #: The units of columns; all other numbers are counts, ids and lines.
 _NS = frozenset((
     "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
-    "self", "waited", "waited_self", "blocked", "blocked_self", "spent", "min", "max", "cut_ns",
+    "self", "waited", "waited_self", "blocked", "blocked_self", "lock_waited", "spent", "min", "max", "cut_ns",
     "longest", "shortest", "start", "end", "p50", "p95", "p99",
     *(f"waited_{word}" for word in _core.WAIT_WORDS),
 ))  # fmt: skip
@@ -231,7 +231,7 @@ class Recording:
             function=functions[tree.function],
             caller=functions[tree.caller],
             line=tree.line.astype(np.int64),
-            **{name: tree.nodes[name].astype(np.int64) for name in NODE_SUMS},
+            **{name: tree.own(name).astype(np.int64) for name in NODE_SUMS},
             **{name: self._arrow.array(tree.nodes[name], mask=null) for name, null in none.items()},
         )
 

@@ -371,6 +371,26 @@ def test_rows_that_are_taken_in_pieces_are_those_of_one_piece(made, recorded, tm
             assert found.equals(pyarrow.parquet.read_table(path)), table
 
 
+def test_recordings_with_waits_and_without_keep_their_own_rule(tmp_path):
+    (tmp_path / "nap.py").write_text("import time\ndef nap():\n    time.sleep(0.03)\nnap()\n")
+    for name, words in (("with", []), ("without", ["--no-waits"])):
+        path = tmp_path / f"{name}.epr"
+        children.eventprof("run", *words, "-o", path, tmp_path / "nap.py", cwd=tmp_path)
+    traces = [eventprof.open(tmp_path / f"{name}.epr") for name in ("with", "without")]
+    if not traces[0]._has_waits:
+        pytest.skip("waits are not recorded here")
+    assert eventprof.write_dataset(tmp_path, tmp_path / "DS") == []
+    dataset = eventprof.dataset(tmp_path / "DS", next(filter(importlib.util.find_spec, ENGINES)))
+
+    for figure in ("blocked", "lock_waited"):
+        expected = sum(int(trace._tree.own(figure).sum()) for trace in traces)
+        assert int(AddedTree([trace._tree for trace in traces]).own(figure).sum()) == expected
+        assert int(dataset._tree.own(figure).sum()) == expected
+        assert expected > 25_000_000
+    expected = sum(int(trace.own["waited"].sum()) for trace in traces)
+    assert int(dataset.own()["waited"].sum()) == expected
+
+
 def test_memory_bounds_the_live_bytes(dataset, traces):
     for trace in traces:
         row = dataset.processes["file"].tolist().index(trace.file["path"])
