@@ -4,7 +4,8 @@
                                  [--limit MIB] [--write]
 
 FOLDER gets a recording of each size and kind, and costs.json: what is there is not made or measured
-again. Each verb runs once a file, in a process of its own. Peak is the largest resident set
+again. Each verb runs once a file, in a process of its own. A verb that makes columns in files is
+left out if FOLDER's disk has no room for them. Peak is the largest resident set
 (ru_maxrss), or that of the small program that starts it, if that is larger. --limit lets a verb
 have so much memory and no more, mapped files aside (RLIMIT_DATA): then nothing is measured; which
 verbs end otherwise than with 0 is printed, and the status is 1.
@@ -17,6 +18,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,6 +58,15 @@ VERBS = {
     },
 }  # fmt: skip
 
+
+#: Verbs that read a recording once. All others make columns of it in files.
+ONE_PASS = {
+    *("report", "tree", "stats", "info --json", "diff", "events --limit 50", "events --from"),
+    *("events --last 50", "flamegraph", "heatmap", "dataset --partials"),
+    *(f"export to {word}" for word in ("collapsed", "callgrind", "pprof", "pstats")),
+}
+#: Bytes an event of columns and of what is written, at most: measured at 10^8.
+DISK_BYTES = 150
 
 #: Arrow's allocator first reserves 1 GiB of addresses, which is no memory, but the limit counts it.
 NO_RESERVES = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -165,7 +176,7 @@ def main() -> int:
     """Measure, and print or write the tables; or run each verb below a limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--events", type=float, nargs="*", default=[1e6, 1e7, 1e8])
+    parser.add_argument("--events", type=float, nargs="*", default=[1e6, 1e7, 1e8, 1e9])
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
     parser.add_argument("--only", nargs="*", default=list(VERBS), choices=VERBS)
     parser.add_argument("--limit", type=int, metavar="MIB")
@@ -182,6 +193,10 @@ def main() -> int:
             known = costs.setdefault(kind, {})
             for name in options.only:
                 if not limit and str(events) in known.get(name, ()):
+                    continue
+                free = shutil.disk_usage(options.folder).free
+                if name not in ONE_PASS and free < DISK_BYTES * events:
+                    print(f"{kind} {events:,} {name}: left out, the disk has {free >> 30} GiB")
                     continue
                 cost = run(VERBS[name], file, limit)
                 print(f"{kind} {events:,} {name}: {cost.seconds:,.1f} s {cost.peak >> 20:,} MiB, "
