@@ -50,8 +50,8 @@ MAPPED_BYTES = 8 << MAPPED_BITS
 #: The units of columns; all other numbers are counts, ids and lines.
 _NS = frozenset((
     "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
-    "self", "waited", "waited_self", "blocked", "blocked_self", "lock_waited", "spent", "min", "max", "cut_ns",
-    "longest", "shortest", "start", "end", "p50", "p95", "p99",
+    "self", "waited", "waited_self", "blocked", "blocked_self", "lock_waited", "spent", "min", "max",
+    "cut_ns", "longest", "shortest", "start", "end", "p50", "p95", "p99",
     *(f"waited_{word}" for word in _core.WAIT_WORDS),
 ))  # fmt: skip
 _BYTES = frozenset((
@@ -492,14 +492,16 @@ def _longest(duration: Array, function: Array, lengths: dict[str, Array]) -> Arr
 def _longest_of(rows: Array, duration: Array, function: Array, kept: Array) -> Array:
     """Choose the longest calls of some: `SLOWEST` of all, and so many of each function."""
     rows = np.sort(rows)
-    took, owner = [], []
+    took, owner = (np.empty(len(rows), dtype=each.dtype) for each in (duration, function))
+    done = 0
     for part, _ in _near(rows)[0]:
-        took.append(duration[part])
-        owner.append(function[part] + 1)
+        took[done : done + len(part)] = duration[part]
+        owner[done : done + len(part)] = function[part] + 1
+        done += len(part)
         _core.give_back()
     # By duration, then by row, which is the order of start.
-    falling = np.argsort(-np.concatenate(took), kind="stable")
-    rows, owner = rows[falling], np.concatenate(owner)[falling]
+    falling = np.argsort(-took, kind="stable")
+    rows, owner = rows[falling], owner[falling]
     by_function = np.argsort(owner, kind="stable")
     owner = owner[by_function]
     chosen = np.zeros(len(rows), dtype=bool)

@@ -357,7 +357,9 @@ def test_rows_all_over_a_column_are_taken_in_pieces_that_map_little(resident, mo
     assert unchanged is None
 
 
-def test_rows_that_are_taken_in_pieces_are_those_of_one_piece(made, recorded, tmp_path, monkeypatch):
+def test_rows_that_are_taken_in_pieces_are_those_of_one_piece(
+    made, recorded, tmp_path, monkeypatch
+):
     import pyarrow.parquet
 
     monkeypatch.setattr(parts, "RESIDENT_BYTES", 64)

@@ -30,9 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
-    trace = load(
-        arguments.file, may_be_empty=True, fold=arguments.json, counts=not arguments.json
-    )
+    trace = load(arguments.file, may_be_empty=True, fold=arguments.json, counts=not arguments.json)
     status = 1 if is_stub(trace) else 0
     if arguments.json:
         print(document("info", trace, [_all(trace)], file=arguments.file))
