@@ -50,8 +50,8 @@ MAPPED_BYTES = 8 << MAPPED_BITS
 #: The units of columns; all other numbers are counts, ids and lines.
 _NS = frozenset((
     "start_ns", "start_monotonic_ns", "duration", "peak_time", "first", "last", "in_calls", "total",
-    "self", "waited", "waited_self", "blocked", "blocked_self", "lock_waited", "spent", "min", "max",
-    "cut_ns", "longest", "shortest", "start", "end", "p50", "p95", "p99",
+    "self", "waited", "waited_self", "blocked", "blocked_self", "lock_waited", "spent", "min",
+    "max", "cut_ns", "longest", "shortest", "start", "end", "p50", "p95", "p99",
     *(f"waited_{word}" for word in _core.WAIT_WORDS),
 ))  # fmt: skip
 _BYTES = frozenset((
