@@ -80,7 +80,7 @@ def run(words, path, *, columns_mib=0, file_mib=0, needed=""):
 @pytest.mark.parametrize(
     "words",
     [
-        *(["analyze"], ["verify"], ["events", "--last", "5"], ["waits"]),
+        *(["analyze"], ["verify"], ["info", "--json"], ["events", "--last", "5"], ["waits"]),
         *([*verb.split(), "-o", "{}"] for verb in ("save", "view", "dataset --events")),
         *(
             ["export", "-o", "{}", "--format", *words.split()]
