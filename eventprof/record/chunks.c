@@ -354,6 +354,7 @@ void
 ep_log_use_scratch(ep_log *log, uint64_t ticks)
 {
     log->chunk = NULL;
+    log->scratch_thread = log->thread->id;
     write_into(log, log->scratch, log->scratch + EP_SCRATCH_WORDS - EP_CHUNK_SLACK_WORDS, ticks);
     /* No high half is equal to it, so a SYNC comes first. */
     log->high = ~log->high;
@@ -441,6 +442,7 @@ ep_log_next_chunk(ep_log *log, uint64_t ticks)
         ep_engine_leave_parent();
         /* Without a lock, which another thread may have held at the fork. log->chunk stays: the handler of
          * an ordinary fork, which may run later, looks at it. */
+        log->scratch_thread = log->thread->id;
         write_into(log, log->scratch, log->scratch + EP_SCRATCH_WORDS - EP_CHUNK_SLACK_WORDS, ticks);
         errno = error;
         return;

@@ -206,6 +206,9 @@ ep_thread *ep_engine_thread_by_native_id(uint64_t native_id, bool expect);
  * true if the system does not say. */
 bool ep_engine_program_lives(const uint64_t *native_ids, size_t count);
 
+/* The entry of the stack of calls that the thread runs (lanes.h): mostly the thread's own. */
+ep_thread *ep_engine_lane_of(ep_thread *thread);
+
 /* The position of a thread that is stopped. */
 typedef struct ep_thread_place {
     bool busy;            /* it is inside of a hook or of the runtime's allocator */

@@ -195,6 +195,9 @@ void ep_file_recorder_end_cut(ep_recorder *recorder) EP_ENGINE_LOCKED;
  * the entry, and with it calls that it never made. */
 void ep_threads_forget_dead(void) EP_ENGINE_LOCKED;
 
+/* The entry of a lane: the number-th stack of calls of a thread. Returns: immortal, or NULL without memory. */
+ep_thread *ep_thread_new_lane(const ep_thread *carrier, uint32_t number) EP_ENGINE_LOCKED;
+
 void ep_log_unlink(ep_log *log) EP_ENGINE_LOCKED;
 void ep_log_free(ep_log *log) EP_ENGINE_LOCKED;
 
@@ -202,6 +205,10 @@ void ep_log_free(ep_log *log) EP_ENGINE_LOCKED;
 void ep_log_on_thread_exit(void *value);
 
 /* ---- windows.c ------------------------------------------------------------------------------- */
+
+/* ep_recorder_set_open(). */
+EP_CHECKED ep_status ep_recorder_set_open_locked(ep_recorder *recorder, uint32_t thread_id,
+                                                 const ep_open_call *calls, size_t depth) EP_ENGINE_LOCKED;
 
 /* From here on no record belongs to the stopped recorder. */
 void ep_recorder_settle(ep_recorder *recorder) EP_ENGINE_LOCKED;

@@ -7,6 +7,7 @@
 #include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
+#include "lanes.h"
 #include "names.h"
 #include "os.h"
 #include "packing.h"
@@ -157,7 +158,7 @@ ep_engine_after_fork_in_child(void)
     while (ep_engine.logs != NULL) {
         ep_log *log = ep_engine.logs;
         ep_log_unlink(log);
-        atomic_store_explicit(&log->thread->exited, log != own_log, memory_order_relaxed);
+        ep_lanes_set_exited(log, log != own_log);
         if (log->chunk != NULL && make_private(log->chunk)) {
             /* Only the zero word shows how far the other threads had written. */
             _Atomic uint64_t *words = (_Atomic uint64_t *)(log->chunk->header + 1);
@@ -209,7 +210,7 @@ ep_engine_after_fork_in_child(void)
         r->start = ep_clock_anchor();
     }
     if (own_log != NULL) {
-        own_log->thread->native_id = ep_os_thread_id();
+        ep_lanes_set_native_id(own_log, ep_os_thread_id());
         own_log->next_log = NULL;
         ep_engine.logs = own_log;
         ep_engine.log_count = 1;

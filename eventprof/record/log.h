@@ -16,6 +16,7 @@
 #include "types.h"
 
 typedef struct ep_chunk ep_chunk;
+typedef struct ep_lanes ep_lanes;
 
 /* Room for counting when no chunk can be had; the same code then counts and drops its records. */
 #define EP_SCRATCH_WORDS 128
@@ -59,6 +60,8 @@ typedef struct ep_gate_stack {
 #define EP_TODO_THROWN UINT32_C(64)
 /* It is time to look at the thread's processor time (source_waits.c). */
 #define EP_TODO_PROCESSOR UINT32_C(128)
+/* The thread may switch stacks of calls, and that is not watched yet (greenlets.c). */
+#define EP_TODO_STACKS UINT32_C(256)
 
 /* Inside our own code; inside an allocator of the runtime's that is recorded. */
 #define EP_BUSY_OWN UINT32_C(1)
@@ -104,8 +107,14 @@ typedef struct ep_log {
     bool closed;                     /* its records use an earlier clock: no window begins here */
     uint32_t next_bytes;             /* size of its next chunk, if no limit makes it smaller; 0: it had
                                       * none */
+    /* Immortal: outlives the log. The entry of the stack of calls that runs, which the owner changes
+     * (lanes.h): of the thread itself, or of a lane. Relaxed is enough: others read the entry's address only
+     * to compare it, or its constant fields. */
+    ep_thread *_Atomic thread;
+    ep_lanes *lanes;                 /* owner only; NULL: the thread has never switched stacks */
+    uint32_t lanes_recording;        /* the caller's of lanes.h: the recording in which they began */
+    uint32_t scratch_thread;         /* id of the entry whose records are first in the scratch */
     /* constant */
-    ep_thread *thread;               /* immortal: outlives the log */
     struct ep_log *next_log;         /* the engine's list; under its lock */
     ep_gate_stack gate;
     _Atomic uint64_t scratch[EP_SCRATCH_WORDS];

@@ -169,7 +169,7 @@ count_scratch(ep_recorder *recorder, const ep_log *log, ep_capture *capture)
     }
     ep_cursor cursor = {.at = log->scratch,
                         .limit = log->scratch + EP_SCRATCH_WORDS - 1,
-                        .thread_id = log->thread->id,
+                        .thread_id = log->scratch_thread,
                         .may_change = true};
     ep_loss_count(recorder, cursor, false, capture);
 }

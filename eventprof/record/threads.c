@@ -1,11 +1,14 @@
 /* Threads and their logs: a thread gets a log at its first event, and gives it back when it ends. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "prefault.h"
 #include "engine_parts.h"
 #include "file.h"
 #include "gate.h"
+#include "lanes.h"
 #include "memory.h"
 #include "os.h"
 #include "packing.h"
@@ -19,7 +22,7 @@
 
 /* Returns: immortal, or NULL without memory. */
 static EP_ENGINE_LOCKED ep_thread *
-new_thread(uint64_t native_id)
+new_thread(ep_thread first)
 {
     if (!ep_grow((void **)&ep_engine.threads, &ep_engine.thread_capacity, ep_engine.thread_count + 1,
                  sizeof *ep_engine.threads)) {
@@ -29,13 +32,29 @@ new_thread(uint64_t native_id)
     if (thread == NULL) {
         return NULL;
     }
+    *thread = first;
     thread->id = (uint32_t)ep_engine.thread_count + 1;
-    thread->native_id = native_id;
     ep_engine.threads[ep_engine.thread_count++] = thread;
     if (ep_file_wants_texts()) {
         ep_file_put_thread(thread);
     }
     return thread;
+}
+
+ep_thread *
+ep_thread_new_lane(const ep_thread *carrier, uint32_t number)
+{
+    ep_thread first = {.native_id = carrier->native_id, .carrier_id = carrier->id, .attached = true};
+    bool named = atomic_load_explicit(&carrier->named, memory_order_relaxed);
+    char tail[24];
+    int bytes = snprintf(tail, sizeof tail, "%sgreenlet %" PRIu32, named ? " " : "", number);
+    ep_text name = {carrier->name, named ? strlen(carrier->name) : 0};
+    size_t room = EP_THREAD_NAME_BYTES - 1 - (size_t)bytes;
+    size_t kept = name.bytes <= room ? name.bytes : ep_text_cut(name, room);
+    memcpy(first.name, carrier->name, kept);
+    memcpy(first.name + kept, tail, (size_t)bytes);
+    atomic_init(&first.named, true);
+    return new_thread(first);
 }
 
 /* From the newest: the system reuses the ids of dead threads. */
@@ -44,7 +63,7 @@ find_thread(uint64_t native_id)
 {
     for (size_t i = ep_engine.thread_count; i-- > 0;) {
         ep_thread *thread = ep_engine.threads[i];
-        if (thread->native_id == native_id) {
+        if (thread->native_id == native_id && thread->carrier_id == 0) {
             return atomic_load_explicit(&thread->exited, memory_order_relaxed) ? NULL : thread;
         }
     }
@@ -60,7 +79,7 @@ register_thread(void)
     if (thread != NULL && !thread->attached) {
         ep_engine.expected_count -= 1;
     } else {
-        thread = new_thread(native_id);
+        thread = new_thread((ep_thread){.native_id = native_id});
     }
     if (thread != NULL) {
         thread->attached = true;
@@ -116,11 +135,27 @@ ep_engine_thread_by_native_id(uint64_t native_id, bool expect)
     ep_engine_lock();
     ep_thread *thread = find_thread(native_id);
     if (thread == NULL && expect) {
-        thread = new_thread(native_id);
+        thread = new_thread((ep_thread){.native_id = native_id});
         ep_engine.expected_count += thread != NULL;
     }
     ep_engine_unlock();
     return thread;
+}
+
+ep_thread *
+ep_engine_lane_of(ep_thread *thread)
+{
+    ep_thread *lane = thread;
+    ep_engine_lock();
+    for (const ep_log *log = ep_engine.logs; log != NULL && thread != NULL; log = log->next_log) {
+        ep_thread *running = log->thread;
+        if (running->carrier_id == thread->id) {
+            lane = running;
+            break;
+        }
+    }
+    ep_engine_unlock();
+    return lane;
 }
 
 ep_thread_place
@@ -182,6 +217,7 @@ ep_log_free(ep_log *log)
 {
     add_left_out(log, ep_engine.left_out);
     free(log->gate.calls);
+    ep_lanes_free(log);
     ep_os_free_wiped(log, sizeof *log, EP_LOG_WIPED_BYTES);
     ep_os_own_add(-(int64_t)sizeof *log);
 }
@@ -213,7 +249,7 @@ give_back_log(ep_log *log)
         ep_chunk_seal(log->chunk, log->next);
     }
     ep_log_unlink(log);
-    atomic_store_explicit(&log->thread->exited, true, memory_order_relaxed);
+    ep_lanes_set_exited(log, true);
     if (ep_engine.running_count == 0) {
         ep_chunks_trim(EP_SPARE_BYTES_WHEN_IDLE);
     }

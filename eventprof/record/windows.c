@@ -235,11 +235,10 @@ ep_recorder_stop(ep_recorder *recorder, ep_error *error)
 }
 
 ep_status
-ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_call *calls,
-                     size_t depth)
+ep_recorder_set_open_locked(ep_recorder *recorder, uint32_t thread_id, const ep_open_call *calls,
+                            size_t depth)
 {
     ep_status status = EP_NOMEM;
-    ep_engine_lock();
     ep_window_thread *thread = ep_recorder_thread(recorder, thread_id);
     if (thread != NULL &&
         ep_grow((void **)&thread->open.calls, &thread->open.capacity, depth, sizeof *calls)) {
@@ -256,6 +255,15 @@ ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_ca
             ep_file_recorder_put_state(recorder, UINT64_MAX);
         }
     }
+    return status;
+}
+
+ep_status
+ep_recorder_set_open(ep_recorder *recorder, uint32_t thread_id, const ep_open_call *calls,
+                     size_t depth)
+{
+    ep_engine_lock();
+    ep_status status = ep_recorder_set_open_locked(recorder, thread_id, calls, depth);
     ep_engine_unlock();
     return status;
 }

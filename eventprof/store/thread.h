@@ -20,10 +20,11 @@ typedef struct ep_thrown {
     const void *frame, *place;
 } ep_thrown;
 
-/* A thread that ever recorded. Immortal: rows of traces refer to it, and there are few. */
+/* A thread that ever recorded, or a lane of one. Immortal: rows of traces refer to it, and there are few. */
 typedef struct ep_thread {
     uint32_t id;                              /* 1, 2, ...: order of first events; 0 is "unknown" */
     uint64_t native_id;
+    uint32_t carrier_id;                      /* a lane (lanes.h): id of the thread that runs it; else 0 */
     _Atomic bool named;                       /* release; pairs with the reader of name */
     char name[EP_THREAD_NAME_BYTES];          /* UTF-8, terminated; written once, by the owner */
     bool attached;                            /* has, or had, a log; under the engine's lock */

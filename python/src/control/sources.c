@@ -2,6 +2,7 @@
 #include "recorder_object.h"
 
 #include "footprint.h"
+#include "greenlets.h"
 #include "source.h"
 
 const ep_source *const ep_py_sources[] = {
@@ -85,6 +86,7 @@ choose_blocks_inside(const ep_py_recorder *more)
 int
 ep_py_sources_adjust(ep_kind_set kinds, const ep_source *code, const ep_py_recorder *more)
 {
+    ep_py_greenlets_adjust(kinds);
     ep_py_profile_allow_evaluator(may_evaluate_frames(more));
     choose_blocks_inside(more);
     bool footprint = (kinds & EP_KINDS_CODE) && (kinds & ep_source_alloc.kinds);

@@ -9,6 +9,7 @@
 #include "gate.h"
 #include "intern.h"
 #include "labels.h"
+#include "lanes.h"
 #include "os.h"
 #include "source.h"
 
@@ -58,7 +59,8 @@ describe_open_calls(ep_py_recorder *self, bool hook_was_in)
         ep_log *log = ts == PyThreadState_Get() ? ep_log_mine() : NULL;
         ep_thread *thread = log != NULL
                                 ? log->thread
-                                : ep_engine_thread_by_native_id(ts->native_thread_id, true);
+                                : ep_engine_lane_of(
+                                      ep_engine_thread_by_native_id(ts->native_thread_id, true));
         size_t depth;
         const ep_frame *but = thread != NULL ? frame_to_come(ts, thread, hook_was_in) : NULL;
         ep_open_call *calls = ep_py_open_calls(ts, thread, but, &depth);
@@ -238,9 +240,9 @@ ep_py_window_begin(ep_py_startable *recorder)
     ep_log *log = ep_py_log_for(EP_KIND_C_CALL);    /* busy with our own code: no function begins */
     if (log != NULL && log->thread->native_id == ep_os_process_id()) {
         /* On Linux. The module threading, which knows the name, may not be imported. */
-        ep_thread_set_name(log->thread, (ep_text){"MainThread", 10});
+        ep_thread_set_name(ep_lanes_carrier(log), (ep_text){"MainThread", 10});
     }
-    self->only_thread = self->current_thread_only && log != NULL ? log->thread->id : 0;
+    self->only_thread = self->current_thread_only && log != NULL ? ep_lanes_carrier(log)->id : 0;
     self->core.file_thread = self->only_thread;
     self->code_used = used;
     beginning window = {.self = self, .hook_was_in = hook_was_in};

@@ -17,15 +17,23 @@ ep_py_look_for_greenlets(void)
     }
 }
 
-/* It only reads memory. A package that is being imported allocates in its own code. */
-static bool
-is_of_file(PyCodeObject *code, const char *end)
+bool
+ep_py_code_is_of_file(PyCodeObject *code, const char *end)
 {
     PyObject *file = code->co_filename;
     size_t bytes = strlen(end);
     return PyUnicode_KIND(file) == PyUnicode_1BYTE_KIND &&
            (size_t)PyUnicode_GET_LENGTH(file) >= bytes &&
            memcmp((char *)PyUnicode_DATA(file) + PyUnicode_GET_LENGTH(file) - bytes, end, bytes) == 0;
+}
+
+void
+ep_py_note_greenlets(PyCodeObject *code)
+{
+    if (EP_UNLIKELY(ep_py_code_is_of_file(code, "/greenlet/__init__.py"))) {
+        atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
+        ep_engine_set_todo(EP_TODO_STACKS);
+    }
 }
 
 static void
@@ -80,12 +88,10 @@ ep_py_block_site_slow(ep_frame *frame)
     if (id != 0 || Py_REFCNT(code) <= 0) {
         return id;
     }
-    if (EP_UNLIKELY(is_of_file(code, "/greenlet/__init__.py"))) {
-        atomic_store_explicit(&ep_py_greenlets, true, memory_order_relaxed);
-    }
+    ep_py_note_greenlets(code);
     /* The first of NumPy's modules that uses the extension with the arrays. */
     ep_py_numpy_waiter *waiter = atomic_load_explicit(&ep_py_numpy_awaited, memory_order_relaxed);
-    if (EP_UNLIKELY(waiter != NULL) && is_of_file(code, "/numpy/_core/overrides.py")) {
+    if (EP_UNLIKELY(waiter != NULL) && ep_py_code_is_of_file(code, "/numpy/_core/overrides.py")) {
         waiter();
     }
     uint32_t name = name_quietly(code);

@@ -98,6 +98,7 @@ ep_py_name_code(PyCodeObject *code, PyObject *globals, uint32_t pending)
     }
     Py_XDECREF(module);
     ep_py_name_worker_at_begin(code);
+    ep_py_note_greenlets(code);
     ep_py_exception_restore(saved);
     ep_py_leave_own(busy);
     return add.id;

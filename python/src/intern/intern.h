@@ -284,8 +284,15 @@ EP_COLD uint32_t ep_py_callee_site_from(PyObject *callable, ep_frame *caller);
  * to 3.12 the pointer to the thread's frames is on that stack, and so is not valid then. */
 extern EP_HIDDEN _Atomic bool ep_py_greenlets;
 
-/* At each start, with the GIL; a later import is noticed in ep_py_block_site_slow(). */
+/* At each start, with the GIL; a later import is noticed by its code. */
 void ep_py_look_for_greenlets(void);
+
+/* For code that is seen for the first time: a package that is being imported runs its own code. It only
+ * reads memory. */
+EP_COLD void ep_py_note_greenlets(PyCodeObject *code);
+
+/* Whether the path of its file ends so. It only reads memory. */
+bool ep_py_code_is_of_file(PyCodeObject *code, const char *end);
 
 /* The function that waits for NumPy to be loaded, NULL: none. ep_py_block_site_slow() calls it, in an
  * allocator hook, when NumPy may be loaded. */
@@ -357,6 +364,9 @@ ep_open_call *ep_py_open_calls(PyThreadState *ts, ep_thread *thread, const ep_fr
  * anew: calls were not recorded until now. */
 void ep_py_note_open_slices(PyThreadState *ts, ep_thread *thread, bool anew);
 
+/* The nearest frame of the program that the program itself could see. */
+ep_frame *ep_py_visible_frame(ep_frame *frame);
+
 /* The frame of a stopped thread, if it is at the first instruction of a function or after a yield; else
  * NULL. */
 ep_frame *ep_py_frame_at_resume(PyThreadState *ts);
@@ -368,6 +378,9 @@ EP_COLD void ep_py_do_pending_work(ep_log *log, ep_kind kind);
 
 /* What is done for EP_TODO_PROCESSOR; set by the source of waits before anybody sets that bit. */
 extern void (*ep_py_look_at_processor)(ep_log *log);
+
+/* What is done for EP_TODO_STACKS; set by greenlets.c before anybody sets that bit. */
+extern void (*ep_py_look_for_stacks)(ep_log *log);
 
 /* In a forked child: gives it the name that the pool or the server which forked has for it. */
 EP_COLD void ep_py_name_worker_at_fork(void);

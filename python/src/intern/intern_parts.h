@@ -28,9 +28,6 @@ void ep_py_own_code_init(void);
 
 /* ---- code_names.c ---------------------------------------------------------------------------- */
 
-/* The nearest frame of the program that the program itself could see. */
-ep_frame *ep_py_visible_frame(ep_frame *frame);
-
 /* Returns: borrowed; NULL if the code is not running now. */
 PyObject *ep_py_globals_of_running(PyCodeObject *code);
 

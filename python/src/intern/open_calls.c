@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "intern_parts.h"
+#include "lanes.h"
 
 static PyObject *str_thread_name;    /* interned, immortal */
 
@@ -126,7 +127,7 @@ name_thread(ep_log *log)
     }
     PyObject *name = thread != NULL ? PyObject_GenericGetAttr(thread, str_thread_name) : NULL;
     char stack[EP_THREAD_NAME_BYTES * 4], *heap;
-    ep_thread_set_name(log->thread, ep_py_text(name, stack, sizeof stack, &heap));
+    ep_thread_set_name(ep_lanes_carrier(log), ep_py_text(name, stack, sizeof stack, &heap));
     free(heap);
     Py_XDECREF(name);
     Py_XDECREF(thread);
@@ -166,6 +167,7 @@ settle_open_calls(ep_log *log, ep_kind kind)
 }
 
 void (*ep_py_look_at_processor)(ep_log *log);
+void (*ep_py_look_for_stacks)(ep_log *log);
 
 void
 ep_py_do_pending_work(ep_log *log, ep_kind kind)
@@ -176,6 +178,9 @@ ep_py_do_pending_work(ep_log *log, ep_kind kind)
     }
     if (log->todo & EP_TODO_NAMELESS) {
         name_thread(log);
+    }
+    if (log->todo & EP_TODO_STACKS) {
+        ep_py_look_for_stacks(log);
     }
     if (log->todo & EP_TODO_UNSETTLED) {
         settle_open_calls(log, kind);
