@@ -25,6 +25,7 @@
 #include "footprint.h"
 #include "intern.h"
 #include "lanes.h"
+#include "monitoring.h"
 #include "os.h"
 
 /* So many frames of a greenlet are looked at for what it waits for. */
@@ -190,6 +191,33 @@ end_wait(ep_log *log, ep_lane *lane, ep_frame *frame, uint64_t ticks)
 
 /* ---- Switches -------------------------------------------------------------------------------- */
 
+/* From 3.12 on, instructions in the code report its events. When the hook is put in, the interpreter changes
+ * the code that threads run at that moment, and other code when it begins to run. The code of a greenlet
+ * that was switched out is neither, so its calls would not be seen to return: it is changed now. */
+static void
+report_from_frames(ep_frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    bool reports = true;
+    for (; frame != NULL && reports; frame = ep_frame_previous(frame)) {
+        PyCodeObject *code = ep_frame_code(frame);
+        const unsigned char *begin = (unsigned char *)ep_code_start(code) +
+                                     (size_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
+        reports = *begin == INSTRUMENTED_RESUME || !ep_opcode_is_resume(*begin);
+    }
+    if (!reports) {
+        PyObject *module = ep_py_monitoring_module();
+        if (module != NULL) {
+            (void)!ep_py_monitoring_restart(module);
+        }
+        Py_XDECREF(module);
+        PyErr_Clear();
+    }
+#else
+    (void)frame;
+#endif
+}
+
 /* Windows that began while the greenlet was switched out have not seen its calls begin. */
 static void
 describe_open_calls(PyThreadState *ts, ep_lane *lane)
@@ -251,6 +279,7 @@ see_switch(ep_log *log, PyObject *origin, PyObject *target)
             end_wait(log, to, frame, ticks);
         }
         if (frame != NULL && ep_lanes_is_new_to_window(to)) {
+            report_from_frames(frame);
             describe_open_calls(ts, to);
         }
     }
