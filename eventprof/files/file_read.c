@@ -1327,6 +1327,13 @@ read_text_record(loader *l, uint32_t type, uint32_t *fields, size_t bytes)
                 }
             }
             break;
+        case EP_FILE_TEXT_LANE: {
+            uint32_t small = bytes >= 8 ? small_id(l, id) : 0;
+            if (small != 0) {
+                l->threads[small].carrier_id = fields[1];    /* the file's id: make_capture() */
+            }
+            break;
+        }
         case EP_FILE_TEXT_RESIDENT:
             if (bytes >= 24 && ep_grow((void **)&l->resident, &l->resident_capacity, l->resident_count + 1,
                                        sizeof *l->resident)) {
@@ -1654,7 +1661,11 @@ make_capture(loader *l, file_capture *out, ep_recording *recording, ep_error *er
         out->chunks[i] = &l->chunks[i];
     }
     for (size_t i = 0; i < l->thread_count; i++) {
-        l->threads[i].id = (uint32_t)i;
+        ep_thread *thread = &l->threads[i];
+        uint32_t carrier = thread->carrier_id, slot = carrier != 0 ? *slot_of(l, carrier) : 0;
+        thread->id = (uint32_t)i;
+        /* The thread itself is no lane. */
+        thread->carrier_id = slot > 1 && l->threads[slot - 1].carrier_id == 0 ? slot - 1 : 0;
     }
     translate_window(l);
     out->capture = (ep_capture){

@@ -185,6 +185,17 @@ ep_capture_take_to_count(ep_recorder *recorder, uint32_t only_thread, ep_capture
     return take(recorder, only_thread == 0, out, error);
 }
 
+uint32_t
+ep_capture_carrier(const ep_capture *capture, uint64_t thread_id)
+{
+    const ep_thread *thread = NULL;
+    if (thread_id < capture->thread_count) {
+        thread = capture->read_threads != NULL ? &capture->read_threads[thread_id]
+                                               : ep_engine_thread((uint32_t)thread_id);
+    }
+    return thread != NULL && thread->carrier_id != 0 ? thread->carrier_id : (uint32_t)thread_id;
+}
+
 /* Applies the calls of one chunk that are older than the window to the stacks of open calls. */
 static void
 fold_before(ep_capture *capture, const ep_chunk *chunk, uint64_t from_ticks)
@@ -235,7 +246,8 @@ ep_recorder_count_lost(ep_recorder *recorder, uint32_t only_thread)
     ep_status status = ep_capture_threads(recorder, &capture);
     ep_engine_unlock();
     for (size_t id = 0; id < capture.thread_count && status == EP_OK; id++) {
-        for (int kind = 0; kind < EP_KIND_COUNT && (only_thread == 0 || id == only_thread); kind++) {
+        bool wanted = ep_capture_wants(&capture, only_thread, id);
+        for (int kind = 0; kind < EP_KIND_COUNT && wanted; kind++) {
             lost += capture.threads[id].lost[kind];
         }
     }

@@ -174,6 +174,17 @@ EP_CHECKED ep_status ep_capture_take(ep_recorder *recorder, ep_capture *out, ep_
 EP_CHECKED ep_status ep_capture_take_to_count(ep_recorder *recorder, uint32_t only_thread, ep_capture *out,
                                               ep_error *error);
 
+/* The id of the thread that runs this lane; of another thread, its own. */
+uint32_t ep_capture_carrier(const ep_capture *capture, uint64_t thread_id);
+
+/* Whether events of this id are wanted. only_thread: 0: all; else those of a thread and its lanes. */
+static inline bool
+ep_capture_wants(const ep_capture *capture, uint32_t only_thread, uint64_t thread_id)
+{
+    return only_thread == 0 || thread_id == only_thread ||
+           ep_capture_carrier(capture, thread_id) == only_thread;
+}
+
 /* Lets a capture begin later: `last_ns` before its end, and not before the time from which all events are
  * there. What is older is left out, and is not lost; calls that were open at the new begin are open there.
  * Reads all records that it leaves out. Not for a capture that was read from a file. */

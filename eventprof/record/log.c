@@ -196,8 +196,7 @@ ep_cursor_copy(ep_cursor *cursor, uint64_t *to)
         cursor->at += words;
         end += words;
         if (EP_UNLIKELY(!is_known) && EP_WORD0_KIND(word0) != EP_KIND_SYNC &&
-            EP_WORD0_KIND(word0) != EP_KIND_ESCAPE &&
-            (EP_WORD0_KIND(word0) != EP_KIND_THREAD || end[-1] != cursor->thread_id)) {
+            EP_WORD0_KIND(word0) != EP_KIND_ESCAPE && EP_WORD0_KIND(word0) != EP_KIND_THREAD) {
             break;
         }
     }

@@ -364,7 +364,7 @@ EP_COLD bool ep_cursor_control(ep_cursor *cursor, uint64_t word0);
 EP_COLD bool ep_cursor_settle(ep_cursor *cursor, uint64_t word0, int words);
 EP_COLD bool ep_cursor_stands(ep_cursor *cursor);
 /* Copies the records that ep_cursor_next() would read, for who reads them as those of a sealed chunk: up to
- * the end of the log, or with the first record that is of another thread or of no known kind. `to` has room
+ * the end of the log, or with the first record that is of no known kind. `to` has room
  * for the words up to the cursor's limit and two more. Returns: how many words were copied. */
 size_t ep_cursor_copy(ep_cursor *cursor, uint64_t *to);
 

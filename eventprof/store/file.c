@@ -560,6 +560,10 @@ ep_file_put_thread(const ep_thread *thread)
     uint32_t fields[] = {thread->id, (uint32_t)bytes, (uint32_t)thread->native_id,
                          (uint32_t)(thread->native_id >> 32)};
     put_text(EP_FILE_TEXT_THREAD, fields, 4, thread->name, bytes);
+    if (thread->carrier_id != 0) {
+        uint32_t lane[] = {thread->id, thread->carrier_id};
+        put_text(EP_FILE_TEXT_LANE, lane, 2, NULL, 0);
+    }
 }
 
 void

@@ -150,8 +150,9 @@ typedef enum ep_file_text {
     EP_FILE_TEXT_NAME,          /* id, qualname, module, file, line, kind */
     EP_FILE_TEXT_SITE,          /* id, callee, caller, offset, line */
     EP_FILE_TEXT_THREAD,        /* id, bytes, native id (low, high); then the bytes of its name */
-    EP_FILE_TEXT_RESIDENT       /* CLOCK_MONOTONIC in ns (low, high), the resident set then (low, high),
+    EP_FILE_TEXT_RESIDENT,      /* CLOCK_MONOTONIC in ns (low, high), the resident set then (low, high),
                                    the recorder's own part of it (low, high; 0: unknown) */
+    EP_FILE_TEXT_LANE           /* id of a thread that is a lane (lanes.h), id of the thread that runs it */
 } ep_file_text;
 
 #define EP_FILE_STRING_LIMIT 65536    /* bytes of a text that are kept */

@@ -1,4 +1,5 @@
-/* Capture -> readers, one for each thread -> merged columns. A reader turns its thread's records into
+/* Capture -> readers, one for each thread -> merged columns. The lanes of a thread (lanes.h), which write
+ * to one log, have one reader: its batches are of one lane each. A reader turns its thread's records into
  * batches of rows that fit the processor's cache; merging copies runs of rows from the batches to the
  * result. The result is written once: on fresh memory that is most of the cost (17 bytes a call; measured:
  * 1.2 us a page, against 2 ns for decoding a record). */
@@ -22,8 +23,8 @@ typedef struct plain_ticks {
     uint64_t first, last;
 } plain_ticks;
 
-/* Records of one thread that follow each other in one chunk; up to a THREAD record or the chunk's
- * end. */
+/* Records of one thread and its lanes that follow each other in one chunk; up to a record of another thread
+ * or the chunk's end. */
 typedef struct segment {
     ep_cursor begin;                    /* its address is not valid if chunks come from a source */
     size_t chunk;                       /* index in the capture */
@@ -34,7 +35,9 @@ typedef struct segment {
 
 typedef struct reader {
     /* valid from listing on */
-    uint64_t thread_id;
+    struct reader *carrier;             /* which reads the records: of a lane, that of its thread */
+    bool has_lanes;
+    bool is_seen;                       /* a chunk that was looked through has wanted records of this id */
     size_t first_segment, last_segment; /* index + 1; 0: none */
     size_t words;                       /* words of its segments; there are at most so many rows */
     /* where it is */
@@ -43,17 +46,22 @@ typedef struct reader {
     const ep_chunk_header *loaded;      /* chunk of the source that `cursor` reads; NULL: none */
     _Atomic uint64_t *copy;             /* records of a live chunk, that `cursor` reads; NULL: none */
     plain_ticks plain;
+    struct reader *lane;                /* whose rows these are; mostly its own */
+    ep_record held;                     /* of another lane: the first one of the next batch */
+    bool holds;
     int64_t last_ns;                    /* time never goes backwards within a thread */
+    /* of the id, by its carrier */
     uint64_t recorded[EP_KIND_COUNT];
     uint64_t lost[EP_KIND_COUNT];
+    int64_t lane_first_ns, lane_last_ns;
+    bool has_rows;
     /* its rows: a batch that is filled again and again; or the result, if there is only one reader */
     ep_columns rows;
     size_t capacity;                    /* of rows.* */
     size_t alloc_capacity;
     /* merging */
     size_t row, block;                  /* next to be taken from `rows` */
-    int64_t first_ns;
-    int32_t thread;                     /* row in the thread table */
+    int32_t thread;                     /* row in the thread table, of the id */
 } reader;
 
 struct ep_decoder {
@@ -108,7 +116,7 @@ read_plain(const ep_decoder *d, reader *r)
         .alloc_capacity = r->alloc_capacity,
         .at = (const uint64_t *)r->cursor.at,
         .last_ns = r->last_ns,
-        .recorded = r->recorded,
+        .recorded = r->lane->recorded,
     };
     ep_plain_read(&plain);
     r->cursor.at = (const _Atomic uint64_t *)plain.at;
@@ -123,11 +131,15 @@ append_record(reader *r, const ep_record *record)
     int64_t time_ns = ep_clock_stretch_ns(&r->plain.stretch, record->ticks);
     time_ns = time_ns > r->last_ns ? time_ns : r->last_ns;
     r->last_ns = time_ns;
+    if (EP_UNLIKELY(!r->lane->has_rows)) {
+        r->lane->has_rows = true;
+        r->lane->lane_first_ns = time_ns;
+    }
     size_t row = c->count++;
     c->time_ns[row] = time_ns;
     c->kind[row] = (uint8_t)record->kind;
     c->id[row] = record->id;
-    r->recorded[record->kind] += 1;
+    r->lane->recorded[record->kind] += 1;
     if (ep_kinds[record->kind].words == 2) {
         size_t block = c->alloc_count++;
         c->alloc_row[block] = row;
@@ -204,25 +216,60 @@ next_segment(ep_decoder *d, reader *r)
     enter_segment(d, r, d->segments[r->segment - 1].next);
 }
 
-/* Appends to r->rows, until they are full or the thread has no more records. */
+/* The id's own reader; NULL: the thread attached after the capture, so its records are later than the
+ * window. */
+static inline reader *
+reader_of(const ep_decoder *d, uint64_t thread_id)
+{
+    return EP_LIKELY(thread_id < d->reader_count) ? &d->readers[thread_id] : NULL;
+}
+
+static inline reader *
+carrier_of(const ep_decoder *d, uint64_t thread_id)
+{
+    reader *r = reader_of(d, thread_id);
+    return r != NULL ? r->carrier : NULL;
+}
+
+static inline bool
+is_wanted(const ep_capture *capture, const ep_record *record)
+{
+    return record->ticks >= capture->start.ticks && record->ticks <= capture->stop.ticks &&
+           ep_record_is_for(record, capture->kinds);
+}
+
+/* Appends to r->rows, until they are full, the thread has no more records, or the next one is of another
+ * lane. */
 static void
 read_rows(ep_decoder *d, reader *r)
 {
     const ep_capture *capture = d->capture;
     ep_record record = {0};
+    size_t before = r->rows.count;
     while (r->segment != 0 && r->rows.count < r->capacity &&
            r->rows.alloc_count < r->alloc_capacity) {
-        if (!ep_cursor_next(&r->cursor, &record) || r->cursor.thread_id != r->thread_id) {
+        if (EP_UNLIKELY(r->holds)) {
+            record = r->held;
+            r->holds = false;
+        } else if (!ep_cursor_next(&r->cursor, &record) || carrier_of(d, r->cursor.thread_id) != r) {
             next_segment(d, r);
             continue;
         }
-        if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
-            !ep_record_is_for(&record, capture->kinds)) {
+        if (!is_wanted(capture, &record)) {
             continue;
         }
+        reader *lane = reader_of(d, r->cursor.thread_id);
         if (record.ticks > capture->full_ticks) {
-            r->lost[record.kind] += 1;
+            lane->lost[record.kind] += 1;
             continue;
+        }
+        if (EP_UNLIKELY(lane != r->lane)) {
+            if (r->rows.count > before) {
+                r->held = record;
+                r->holds = true;
+                break;
+            }
+            r->lane = lane;
         }
         if (record.ticks < r->plain.first || record.ticks > r->plain.last) {
             r->plain = plain_ticks_at(d, record.ticks);
@@ -232,6 +279,9 @@ read_rows(ep_decoder *d, reader *r)
             read_plain(d, r);
         }
     }
+    if (r->rows.count > before) {
+        r->lane->lane_last_ns = r->last_ns;
+    }
 }
 
 /* ---- Which thread wrote which records -------------------------------------------------------- */
@@ -240,8 +290,9 @@ static ep_status
 add_segment(ep_decoder *d, size_t chunk, const ep_chunk_header *header, const ep_cursor *begin,
             uint64_t thread_id, const _Atomic uint64_t *end)
 {
-    if (thread_id >= d->reader_count) {
-        return EP_OK;    /* the thread attached after the capture: its records are later than the window */
+    reader *r = carrier_of(d, thread_id);
+    if (r == NULL) {
+        return EP_OK;
     }
     if (!ep_grow((void **)&d->segments, &d->segment_capacity, d->segment_count + 1,
                  sizeof *d->segments)) {
@@ -252,10 +303,9 @@ add_segment(ep_decoder *d, size_t chunk, const ep_chunk_header *header, const ep
         .begin = *begin,
         .chunk = chunk,
         .from_word = (size_t)(begin->at - words),
-        .limit_word = (size_t)(begin->limit - words),
+        .limit_word = (size_t)(end - words),
     };
-    d->segments[d->segment_count - 1].begin.thread_id = thread_id;
-    reader *r = &d->readers[thread_id];
+    d->segments[d->segment_count - 1].begin.limit = (_Atomic uint64_t *)end;
     if (r->last_segment != 0) {
         d->segments[r->last_segment - 1].next = d->segment_count;
     } else {
@@ -280,6 +330,15 @@ cursor_at(const ep_chunk_header *header)
     return cursor;
 }
 
+static void
+see(ep_decoder *d, uint64_t thread_id, const ep_record *record)
+{
+    reader *lane = reader_of(d, thread_id);
+    if (lane != NULL && is_wanted(d->capture, record)) {
+        lane->is_seen = true;
+    }
+}
+
 /* Threads that ended left the rest of their chunk to others: a segment begins where the thread changes. */
 static ep_status
 add_shared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
@@ -287,7 +346,9 @@ add_shared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
     ep_cursor begin = cursor_at(header), cursor = begin, before = begin;
     ep_record record;
     while (ep_cursor_next(&cursor, &record)) {
-        if (EP_UNLIKELY(cursor.thread_id != before.thread_id)) {
+        see(d, cursor.thread_id, &record);
+        if (EP_UNLIKELY(cursor.thread_id != before.thread_id) &&
+            carrier_of(d, cursor.thread_id) != carrier_of(d, before.thread_id)) {
             ep_status status = add_segment(d, chunk, header, &begin, before.thread_id, before.at);
             if (status != EP_OK) {
                 return status;
@@ -300,20 +361,32 @@ add_shared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
     return add_segment(d, chunk, header, &begin, before.thread_id, cursor.limit);
 }
 
+/* All of its records are of one lane, or of one thread. Whether a lane has rows shows only in its records. */
+static ep_status
+add_unshared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
+{
+    ep_cursor begin = cursor_at(header), cursor = begin;
+    ep_record record;
+    reader *lane = reader_of(d, begin.thread_id);
+    while (lane != NULL && lane->carrier->has_lanes && !lane->is_seen && ep_cursor_next(&cursor, &record)) {
+        see(d, begin.thread_id, &record);
+    }
+    return add_segment(d, chunk, header, &begin, begin.thread_id, begin.limit);
+}
+
 static ep_status
 add_chunk(ep_decoder *d, size_t chunk)
 {
     const ep_chunk_header *header = d->capture->chunks[chunk]->header;
-    if (!atomic_load_explicit(&header->shared, memory_order_relaxed)) {
-        ep_cursor begin = cursor_at(header);
-        return add_segment(d, chunk, header, &begin, begin.thread_id, begin.limit);
-    }
-    if (d->source == NULL) {
-        return add_shared_chunk(d, chunk, header);
+    bool is_shared = atomic_load_explicit(&header->shared, memory_order_relaxed) != 0;
+    const reader *lane = reader_of(d, header->thread_id);
+    bool is_read = is_shared || (lane != NULL && lane->carrier->has_lanes && !lane->is_seen);
+    if (d->source == NULL || !is_read) {
+        return is_shared ? add_shared_chunk(d, chunk, header) : add_unshared_chunk(d, chunk, header);
     }
     ep_status status = d->source->load(d->source, chunk, &header);
     if (status == EP_OK) {
-        status = add_shared_chunk(d, chunk, header);
+        status = is_shared ? add_shared_chunk(d, chunk, header) : add_unshared_chunk(d, chunk, header);
         d->source->let_go(d->source, header);
     }
     return status;
@@ -332,8 +405,6 @@ begin_reading(ep_decoder *d, reader *r)
     read_rows(d, r);
     if (r->rows.count == 0) {
         ep_columns_clear(&r->rows);
-    } else {
-        r->first_ns = r->rows.time_ns[0];
     }
     return EP_OK;
 }
@@ -345,7 +416,7 @@ static bool
 earlier(const reader *a, const reader *b)
 {
     int64_t x = a->rows.time_ns[a->row], y = b->rows.time_ns[b->row];
-    return x < y || (x == y && a->thread < b->thread);
+    return x < y || (x == y && a->lane->thread < b->lane->thread);
 }
 
 static void
@@ -383,7 +454,7 @@ run_end(reader *const *heap, size_t count)
         second = heap[2];
     }
     int64_t limit = second->rows.time_ns[second->row];
-    bool wins_ties = first->thread < second->thread;
+    bool wins_ties = first->lane->thread < second->lane->thread;
     const int64_t *time_ns = first->rows.time_ns;
     size_t low = first->row, step = 1, count_rows = first->rows.count;
 #define BEFORE(row) (time_ns[row] < limit || (wins_ties && time_ns[row] == limit))
@@ -413,7 +484,7 @@ take_run(ep_columns *to, reader *from, size_t end)
     memcpy(&to->kind[to->count], &c->kind[from->row], rows * sizeof *c->kind);
     memcpy(&to->id[to->count], &c->id[from->row], rows * sizeof *c->id);
     for (size_t i = 0; i < rows; i++) {
-        to->thread[to->count + i] = from->thread;
+        to->thread[to->count + i] = from->lane->thread;
     }
     for (; from->block < c->alloc_count && c->alloc_row[from->block] < end; from->block++) {
         to->alloc_row[to->alloc_count] = c->alloc_row[from->block] - from->row + to->count;
@@ -464,7 +535,7 @@ static void
 read_more(ep_decoder *d, reader *r, ep_columns *to, size_t limit, bool in_place)
 {
     r->rows.count = r->rows.alloc_count = r->row = r->block = 0;
-    if (d->heap_count == 1 && in_place) {
+    if (d->heap_count == 1 && in_place && !r->has_lanes) {
         size_t from = to->count;
         read_in_place(d, r, to, limit, limit);
         for (size_t i = from; i < to->count; i++) {
@@ -512,7 +583,8 @@ merge(ep_decoder *d, ep_columns *to)
     /* A row takes at least one word, a block two. Elements that are never written cost no memory. */
     size_t blocks = may_have_blocks(d->capture) ? rows / 2 + 1 : 1;
     /* With one thread all rows are zero, and their memory is not touched; not in a file either. */
-    bool all_zero = d->heap_count == 1 && d->heap[0]->thread == 0;
+    bool is_one = d->heap_count == 1 && !d->heap[0]->has_lanes;
+    bool all_zero = is_one && d->heap[0]->thread == 0;
     to->thread = all_zero ? ep_calloc(rows, sizeof *to->thread)
                           : ep_column_new(rows, sizeof *to->thread);
     if (to->thread == NULL || !ep_columns_reserve(to, rows, blocks)) {
@@ -521,7 +593,7 @@ merge(ep_decoder *d, ep_columns *to)
     if (all_zero) {
         ep_os_expect_use(to->thread, rows * sizeof *to->thread);
     }
-    if (d->heap_count == 1) {
+    if (is_one) {
         take_all(d, d->heap[0], to, rows, blocks);
         return d->status;
     }
@@ -547,13 +619,17 @@ list_threads(ep_decoder *d, uint32_t only_thread)
     for (size_t id = 0; id < d->reader_count; id++) {
         reader *r = &d->readers[id];
         const ep_window_thread *window = &d->capture->threads[id];
-        if (only_thread != 0 && id != only_thread) {
+        if (!ep_capture_wants(d->capture, only_thread, id)) {
             continue;
         }
         if (r->first_segment != 0 && begin_reading(d, r) != EP_OK) {
             return EP_NOMEM;
         }
-        if (!r->rows.count && !window->open.depth && !ep_any_counted(r->lost) &&
+        bool has_rows = r->carrier->has_lanes ? r->is_seen : r->rows.count > 0;
+        if (r->rows.count > 0) {
+            d->heap[d->heap_count++] = r;
+        }
+        if (!has_rows && !window->open.depth && !ep_any_counted(r->lost) &&
             !ep_any_counted(window->lost)) {
             continue;
         }
@@ -563,9 +639,6 @@ list_threads(ep_decoder *d, uint32_t only_thread)
         r->thread = (int32_t)out->thread_count++;
         if (ep_open_stack_copy(&window->open, &thread->open) != EP_OK) {
             return EP_NOMEM;
-        }
-        if (r->rows.count > 0) {
-            d->heap[d->heap_count++] = r;
         }
     }
     return EP_OK;
@@ -584,8 +657,8 @@ settle_threads(ep_decoder *d)
         for (int kind = 0; kind < EP_KIND_COUNT; kind++) {
             thread->lost[kind] = d->capture->threads[id].lost[kind] + r->lost[kind];
         }
-        thread->first_ns = r->first_ns;
-        thread->last_ns = r->last_ns;
+        thread->first_ns = r->lane_first_ns;
+        thread->last_ns = r->lane_last_ns;
     }
 }
 
@@ -690,7 +763,10 @@ ep_decoder_open(const ep_capture *capture, uint32_t only_thread, ep_chunk_source
     d->heap = ep_calloc(d->reader_count, sizeof *d->heap);
     ep_status status = d->readers != NULL && d->heap != NULL ? EP_OK : EP_NOMEM;
     for (size_t i = 0; i < d->reader_count && status == EP_OK; i++) {
-        d->readers[i].thread_id = i;
+        reader *carrier = &d->readers[ep_capture_carrier(capture, i)];
+        carrier->has_lanes = carrier->has_lanes || carrier != &d->readers[i];
+        d->readers[i].carrier = carrier;
+        d->readers[i].lane = &d->readers[i];
     }
     for (size_t i = 0; i < capture->chunk_count && status == EP_OK; i++) {
         status = add_chunk(d, i);
@@ -794,7 +870,8 @@ ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recor
     memset(recorded, 0, EP_KIND_COUNT * sizeof *recorded);
     memset(lost, 0, EP_KIND_COUNT * sizeof *lost);
     for (size_t i = 0; i < capture->thread_count; i++) {
-        for (int kind = 0; kind < EP_KIND_COUNT && (only_thread == 0 || i == only_thread); kind++) {
+        bool wanted = ep_capture_wants(capture, only_thread, i);
+        for (int kind = 0; kind < EP_KIND_COUNT && wanted; kind++) {
             lost[kind] += capture->threads[i].lost[kind];
         }
     }
@@ -805,7 +882,7 @@ ep_capture_count(const ep_capture *capture, uint32_t only_thread, uint64_t recor
             if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
                 !ep_record_is_for(&record, capture->kinds) ||
                 cursor.thread_id >= capture->thread_count ||    /* as in add_segment() */
-                (only_thread != 0 && cursor.thread_id != only_thread)) {
+                !ep_capture_wants(capture, only_thread, cursor.thread_id)) {
                 continue;
             }
             uint64_t *counts = record.ticks > capture->full_ticks ? lost : recorded;

@@ -882,7 +882,7 @@ ep_check_records(const ep_capture *capture, uint32_t only_thread, ep_chunk_sourc
             check.records++;
             if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
                 !ep_record_is_for(&record, capture->kinds) ||
-                (only_thread != 0 && cursor.thread_id != only_thread)) {
+                !ep_capture_wants(capture, only_thread, cursor.thread_id)) {
                 continue;
             }
             check.record_count += record.ticks <= capture->full_ticks;
