@@ -489,8 +489,8 @@ START_TEST(a_copy_ends_behind_the_record_that_was_the_last)
 }
 END_TEST
 
-/* Its records are in a segment of their own. */
-START_TEST(a_copy_ends_with_the_first_record_of_another_thread)
+/* They may be of a lane of the thread. */
+START_TEST(a_copy_goes_on_with_the_records_of_another_thread)
 {
     ep_log *log = fresh_log(5000);
     ep_model_put(log, &before_block);
@@ -508,6 +508,8 @@ START_TEST(a_copy_ends_with_the_first_record_of_another_thread)
 
     assert_next_is(&copy, &before_block);
     assert_next_is(&copy, &after_block);
+    ck_assert_uint_eq(copy.thread_id, own);
+    assert_next_is(&copy, &after_block);
     assert_ends(&copy);
     ck_assert_uint_eq(copy.thread_id, own + 1);
     end_log();
@@ -518,7 +520,7 @@ EP_TEST_MAIN("log_taken_back",
              a_copy_has_the_records_and_ends_where_the_log_does,
              a_copy_between_two_blocks_taken_back_ends_there,
              a_copy_ends_behind_the_record_that_was_the_last,
-             a_copy_ends_with_the_first_record_of_another_thread,
+             a_copy_goes_on_with_the_records_of_another_thread,
              last_block_is_named_and_taken_back,
              two_blocks_in_a_row_are_taken_back_and_no_third,
              a_block_with_another_record_behind_it_is_not_taken_back,
