@@ -20,6 +20,7 @@ typedef struct ep_fold_facts {
                                               NULL: length_ns */
     const int32_t *thread_process;         /* thread_count long: the process of each, from 0 on;
                                               NULL: all are of one */
+    const int32_t *thread_carrier;         /* thread_count long: ep_thread_carriers(); NULL: no lanes */
     int64_t length_ns;                     /* of the window */
     bool has_lock;                         /* each process has an interpreter's lock: events show who
                                               held it */

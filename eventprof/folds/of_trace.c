@@ -25,6 +25,7 @@ facts_of(const ep_trace *trace, bool has_lock)
         .open_from_ns = trace->input.open_from_ns,
         .open_until_ns = trace->input.open_until_ns,
         .thread_process = trace->input.thread_process,
+        .thread_carrier = trace->input.thread_carrier,
         .length_ns = trace->input.length_ns,
         .has_lock = has_lock,
     };

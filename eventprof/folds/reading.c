@@ -328,9 +328,10 @@ run(ep_sliding_stream *stream, const known *facts_known, ep_fold *const *folds, 
     ep_open_stack *open = ep_calloc(threads + 1, sizeof *open);    /* views */
     int64_t *from_ns = ep_calloc(threads + 1, sizeof *from_ns);
     int64_t *until_ns = ep_calloc(threads + 1, sizeof *until_ns);
-    int32_t *processes = NULL;
+    int32_t *processes = NULL, *carriers = NULL;
     ep_status status = open != NULL && from_ns != NULL && until_ns != NULL ? EP_OK : EP_NOMEM;
     status = status != EP_OK ? status : ep_thread_processes(head->threads, threads, &processes);
+    status = status != EP_OK ? status : ep_thread_carriers(head->threads, threads, &carriers);
     for (size_t i = 0; i < threads && status == EP_OK; i++) {
         open[i] = head->threads[i].open;
         from_ns[i] = ep_open_from_ns(&head->threads[i], facts_known->full_reason);
@@ -348,6 +349,7 @@ run(ep_sliding_stream *stream, const known *facts_known, ep_fold *const *folds, 
             .open_from_ns = from_ns,
             .open_until_ns = until_ns,
             .thread_process = processes,
+            .thread_carrier = carriers,
             .length_ns = head->duration_ns,
             .has_lock = facts_known->has_lock,
         };
@@ -364,6 +366,7 @@ run(ep_sliding_stream *stream, const known *facts_known, ep_fold *const *folds, 
     free(from_ns);
     free(until_ns);
     free(processes);
+    free(carriers);
     return status;
 }
 

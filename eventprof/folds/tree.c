@@ -411,8 +411,8 @@ open_tables(ep_tree *tree)
         ep_live_open(&tree->by_address) != EP_OK ||
         !ep_grow((void **)&tree->origins, &tree->origin_capacity, 1, sizeof *tree->origins) ||
         (tree->with_lengths && ep_hash_index_open(&tree->length_map, EP_TREE_FIRST_ROWS) != EP_OK) ||
-        ep_tenure_clocks_open(&tree->clocks, tree->facts.thread_process, tree->facts.thread_count) !=
-            EP_OK ||
+        ep_tenure_clocks_open(&tree->clocks, tree->facts.thread_process, tree->facts.thread_carrier,
+                              tree->facts.thread_count) != EP_OK ||
         !ep_grow((void **)&tree->leaves, &tree->leaf_capacity, 1, sizeof *tree->leaves)) {
         return EP_NOMEM;
     }

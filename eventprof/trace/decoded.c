@@ -184,6 +184,59 @@ ep_thread_processes(const ep_trace_thread *threads, size_t count, int32_t **out)
     return EP_OK;
 }
 
+typedef struct numbered {
+    uint64_t native_id;
+    int32_t process, row;
+} numbered;
+
+static int
+by_number(const void *a, const void *b)
+{
+    const numbered *x = a, *y = b;
+    if (x->process != y->process) {
+        return (x->process > y->process) - (x->process < y->process);
+    }
+    if (x->native_id != y->native_id) {
+        return x->native_id > y->native_id ? 1 : -1;
+    }
+    return (x->row > y->row) - (x->row < y->row);
+}
+
+/* Lanes of a thread have its number of the system. So have threads that lived one after the other; they never
+ * take turns. */
+ep_status
+ep_thread_carriers(const ep_trace_thread *threads, size_t count, int32_t **out)
+{
+    *out = NULL;
+    numbered *sorted = ep_calloc(count + 1, sizeof *sorted);
+    int32_t *carriers = ep_calloc(count + 1, sizeof *carriers);
+    bool any = false;
+    if (sorted == NULL || carriers == NULL) {
+        free(sorted);
+        free(carriers);
+        return EP_NOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const ep_thread *thread = threads[i].thread;
+        sorted[i] = (numbered){thread != NULL ? thread->native_id : 0, threads[i].process, (int32_t)i};
+    }
+    qsort(sorted, count, sizeof *sorted, by_number);
+    for (size_t i = 0, first = 0; i < count; i++) {
+        bool is_same = sorted[i].native_id != 0 && sorted[i].native_id == sorted[first].native_id &&
+                       sorted[i].process == sorted[first].process;
+        first = is_same ? first : i;
+        carriers[sorted[i].row] = sorted[first].row;
+        any = any || first != i;
+    }
+    free(sorted);
+    if (any) {
+        *out = carriers;
+    } else {
+        free(carriers);
+    }
+    return EP_OK;
+}
+
 uint64_t
 ep_decoded_events(const ep_decoded *decoded)
 {

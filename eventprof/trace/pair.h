@@ -40,6 +40,7 @@ typedef struct ep_pair_input {
                                               are cut, of a merged trace; NULL: length_ns */
     const int32_t *thread_process;         /* thread_count long: the process of each, from 0 on;
                                               NULL: all are of one */
+    const int32_t *thread_carrier;         /* thread_count long: ep_thread_carriers(); NULL: no lanes */
     int64_t length_ns;                     /* of the window; no time in columns is later */
     int64_t lost_from_ns;                  /* an event at this time or later may have been lost,
                                               on any thread; 0: a ring lost its head */

@@ -39,9 +39,10 @@ drop_input(ep_trace *trace)
     free(trace->open_from_ns);
     free(trace->open_until_ns);
     free(trace->thread_process);
+    free(trace->thread_carrier);
     trace->open = NULL;
     trace->open_from_ns = trace->open_until_ns = NULL;
-    trace->thread_process = NULL;
+    trace->thread_process = trace->thread_carrier = NULL;
     trace->has_input = false;
 }
 
@@ -133,6 +134,9 @@ reach_input(ep_trace *trace)
     trace->open_until_ns = ep_calloc(decoded->thread_count, sizeof *trace->open_until_ns);
     ep_status status =
         ep_thread_processes(decoded->threads, decoded->thread_count, &trace->thread_process);
+    if (status == EP_OK) {
+        status = ep_thread_carriers(decoded->threads, decoded->thread_count, &trace->thread_carrier);
+    }
     if (status != EP_OK || trace->open == NULL || trace->open_from_ns == NULL ||
         trace->open_until_ns == NULL) {
         drop_input(trace);
@@ -156,6 +160,7 @@ reach_input(ep_trace *trace)
         .open_from_ns = trace->open_from_ns,
         .open_until_ns = trace->open_until_ns,
         .thread_process = trace->thread_process,
+        .thread_carrier = trace->thread_carrier,
         .length_ns = decoded->duration_ns,
         .lost_from_ns = !lost || tail ? EP_NOTHING_LOST : 0,
     };

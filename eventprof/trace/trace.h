@@ -55,6 +55,7 @@ struct ep_trace {
     int64_t *open_from_ns;            /* index = thread row */
     int64_t *open_until_ns;           /* index = thread row */
     int32_t *thread_process;          /* index = thread row; NULL: one process */
+    int32_t *thread_carrier;          /* index = thread row; NULL: no lanes */
     ep_pair_input input;
     ep_calls calls;
     ep_blocks blocks;

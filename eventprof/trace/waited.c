@@ -7,9 +7,12 @@
 #include "memory.h"
 
 ep_status
-ep_tenure_clocks_open(ep_tenure_clocks *clocks, const int32_t *thread_process, size_t thread_count)
+ep_tenure_clocks_open(ep_tenure_clocks *clocks, const int32_t *thread_process,
+                      const int32_t *thread_carrier, size_t thread_count)
 {
-    *clocks = (ep_tenure_clocks){.one = {.holder = -1}, .count = 1, .thread_process = thread_process};
+    *clocks = (ep_tenure_clocks){.one = {.holder = -1, .carrier = thread_carrier},
+                                 .count = 1,
+                                 .thread_process = thread_process};
     for (size_t thread = 0; thread_process != NULL && thread < thread_count; thread++) {
         size_t needed = (size_t)thread_process[thread] + 1;
         clocks->count = clocks->count < needed ? needed : clocks->count;
@@ -120,7 +123,7 @@ ep_calls_waited(const ep_calls *calls, bool by_waits, int64_t *waited)
     int32_t *innermost = ep_array_new(threads, sizeof *innermost);
     const int32_t *processes = calls->input->thread_process;
     if (m.waiting == NULL || innermost == NULL ||
-        ep_tenure_clocks_open(&m.clocks, processes, threads) != EP_OK) {
+        ep_tenure_clocks_open(&m.clocks, processes, calls->input->thread_carrier, threads) != EP_OK) {
         free(innermost);
         free(m.waiting);
         return EP_NOMEM;

@@ -9,6 +9,9 @@
  * (folds/tenures.h) knows when a thread had waited for the lock, and when it gave the lock back to wait for
  * something else.
  *
+ * Lanes of one thread (lanes.h) take turns without the lock: the time between two tenures of them belongs to
+ * the first.
+ *
  * Each process has its own lock. In a trace of several, tenures are those of one process: a run of events
  * without regard to the events of the others. */
 #ifndef EP_WAITED_H
@@ -29,6 +32,7 @@ typedef struct ep_tenure_clock {
     int64_t start_ns, last_ns;
     int64_t ended_ns;      /* length of all that ended */
     int64_t *own_ns;       /* the length, by thread; clocks of several processes share it */
+    const int32_t *carrier;    /* view: ep_thread_carriers() */
 } ep_tenure_clock;
 
 /* A clock for each process. */
@@ -39,9 +43,10 @@ typedef struct ep_tenure_clocks {
     const int32_t *thread_process;   /* view; if there are several */
 } ep_tenure_clocks;
 
-/* thread_process: the process of each thread, from 0 on, a view; NULL: all are of one. Fails: EP_NOMEM. */
+/* thread_process: the process of each thread, from 0 on, a view; NULL: all are of one. thread_carrier: a
+ * view; NULL: no lanes. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_tenure_clocks_open(ep_tenure_clocks *clocks, const int32_t *thread_process,
-                                           size_t thread_count);
+                                           const int32_t *thread_carrier, size_t thread_count);
 void ep_tenure_clocks_clear(ep_tenure_clocks *clocks);
 
 /* No event follows: the tenures that go on end. */
@@ -66,7 +71,9 @@ ep_tenure_event(ep_tenure_clock *clock, int32_t thread, int64_t time_ns)
     bool begins = thread != clock->holder;
     if (EP_UNLIKELY(begins)) {
         if (clock->holder >= 0) {
-            int64_t length_ns = clock->last_ns - clock->start_ns;
+            const int32_t *carrier = clock->carrier;
+            bool switched = carrier != NULL && carrier[clock->holder] == carrier[thread];
+            int64_t length_ns = (switched ? time_ns : clock->last_ns) - clock->start_ns;
             clock->ended_ns += length_ns;
             clock->own_ns[clock->holder] += length_ns;
         }

@@ -248,6 +248,7 @@ begin_lanes(ep_log *log, PyObject *running, bool own)
     return true;
 }
 
+/* origin: NULL: unknown, because switches were missed. */
 static void
 see_switch(ep_log *log, PyObject *origin, PyObject *target)
 {
@@ -255,13 +256,13 @@ see_switch(ep_log *log, PyObject *origin, PyObject *target)
     ep_frame *frame = ep_py_sites_usable ? ep_py_visible_frame(ep_frame_current(ts)) : NULL;
     uint32_t busy = log->busy;
     log->busy = EP_BUSY_OWN;
-    if (!begin_lanes(log, origin, false)) {
+    if (!begin_lanes(log, origin != NULL ? origin : target, false)) {
         log->busy = busy;
         return;
     }
-    ep_lane *from = ep_lanes_current(log), *left = ep_lanes_find(log, origin);
+    ep_lane *from = ep_lanes_current(log), *left = origin != NULL ? ep_lanes_find(log, origin) : NULL;
     ep_lane *to = ep_lanes_find(log, target);
-    bool ended = is(is_dead, origin, Py_True);
+    bool ended = origin != NULL && is(is_dead, origin, Py_True);
     if (to == NULL) {
         to = ep_lanes_add(log, target, is(parent, target, Py_None), frame != NULL);
     }
@@ -358,15 +359,16 @@ put_in(ep_log *log, bool own)
         function = PyCFunction_New(&switched_def, before != Py_None ? before : NULL);
         Py_XDECREF(function != NULL ? PyObject_CallOneArg(set_trace, function) : NULL);
     }
-    if (current != NULL) {
-        (void)begin_lanes(log, current, own && is(parent, current, Py_None));
-    }
+    bool begun = current != NULL && begin_lanes(log, current, own && is(parent, current, Py_None));
     Py_XDECREF(function);
-    Py_XDECREF(current);
     Py_XDECREF(before);
     PyErr_Clear();
-    ep_py_exception_restore(saved);
     ep_py_leave_own(busy);
+    if (begun && ep_lanes_current(log)->stack != current) {
+        see_switch(log, NULL, current);    /* our function was not in */
+    }
+    Py_XDECREF(current);
+    ep_py_exception_restore(saved);
 }
 
 /* For EP_TODO_STACKS, before an event of the thread. */

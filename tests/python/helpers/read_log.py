@@ -65,6 +65,7 @@ class Thread:
     def __init__(self):
         self.name = ""
         self.native_id = 0
+        self.carrier = 0
         self.events = 0
 
 
@@ -200,6 +201,9 @@ def _texts(data, slots, log):
                 thread = log.threads.setdefault(ident, Thread())
                 thread.native_id = native_id
                 thread.name = body[16 : 16 + size].decode("utf-8", "surrogatepass")
+            elif kind == 6:
+                lane = log.threads.setdefault(ident, Thread())
+                lane.carrier = struct.unpack_from("<I", body, 4)[0]
             offset += 8 * words
     return strings, names, sites
 
@@ -268,7 +272,8 @@ def _chunk(data, slot, size, header, log, sites, name_of):
                 continue
         if not header["start_ticks"] <= ticks <= stop or not header["kinds"] >> kind & 1:
             continue
-        if header["only_thread"] and thread != header["only_thread"]:
+        carrier = log.threads[thread].carrier if thread in log.threads else 0
+        if header["only_thread"] not in (0, thread, carrier):
             continue
         if ticks > full:
             log.lost[thread, text] = log.lost.get((thread, text), 0) + 1
