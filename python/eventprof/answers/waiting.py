@@ -37,6 +37,9 @@ WORDS = {
     "io": KindWords("I/O", "in I/O", "in I/O"),
     "process": KindWords("a process", "waiting for a process", "for processes"),
     "processor": KindWords("a processor", "without a processor", "for a processor"),
+    "greenlet": KindWords(
+        "other greenlets", "switched out for other greenlets", "for other greenlets"
+    ),
     "other": KindWords(
         "something that is not known",
         "waiting for something that is not known",

@@ -21,7 +21,9 @@ _BEGIN, _END, _WAKER, _OBJECT, _WRITE = (
     NUMBERS[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER", "WAIT_OBJECT", "PIPE_WRITE")
 )
 _PIPE, _PROCESS = (_core.WAIT_OBJECTS.index(word) for word in ("pipe", "process"))
-_GIL, _LOCK = (_core.WAIT_WORDS.index(word) for word in ("gil", "lock"))
+_GIL, _LOCK, _GREENLET = (
+    _core.WAIT_WORDS.index(word) for word in ("gil", "lock", "greenlet")
+)
 _KINDS = sum(1 << kind for kind in (_BEGIN, _END, _WAKER, _OBJECT, _WRITE))
 #: Of a wait that went on when the window ended; as in the column flags of calls.
 OPEN_AT_END = 2
@@ -99,16 +101,14 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
         "start": with_open(end - duration, time[opened]),
         "duration": with_open(duration, trace.duration - time[opened]),
         # Of a damaged file, or of a later version's, it may be none that is known.
-        "kind": np.minimum(
-            with_open(word[row] & 7, word[opened] & 7), _core.WAIT_WORDS.index("other")
-        ).astype(np.int8),
+        "kind": with_open(word[row] & 7, word[opened] & 7).astype(np.int8),  # there are eight
         "object": with_open(object_word, 0),
-        "waker": _thread_rows(trace, with_open(waker, 0)),
         "flags": with_open(np.zeros(len(row), np.uint8), OPEN_AT_END),
         "spins": with_open(is_part, False),
     }
     for name in ("thread", "caller", "caller_line", "around", "own_caller", "own_line"):
         columns[name] = with_open(events[name][row], events[name][opened])
+    columns["waker"] = _wakers(trace, with_open(waker, 0), columns)
     if len(trace.processes) > 1:
         _find_processes(trace, columns, writes)
     return columns
@@ -145,13 +145,27 @@ def _find_processes(trace: Recorded, columns: dict[str, Array], writes: dict[str
             waker[row] = writer[first - 1]
 
 
-def _thread_rows(trace: Recorded, native: Array) -> Array:
-    """Return the rows of threads with these numbers of the system; -1: none.
+def _wakers(trace: Recorded, native: Array, columns: dict[str, Array]) -> Array:
+    """Return the rows of threads that had these numbers of the system then; -1: none.
 
-    Of threads that had the same number one after the other, it is the last.
+    Greenlets of a thread have the thread's number, as have threads that lived one after the other:
+    it is the one that had events around that time, and was not switched out.
     """
-    rows = dict(zip(trace.threads["native_id"].tolist(), range(len(trace.threads)), strict=True))
-    return np.array([rows.get(number, -1) for number in native.tolist()], np.int32)
+    threads = trace.threads
+    number_of, first, last = (np.ma.filled(threads[name], 0) for name in ("native_id", "first", "last"))
+    start, kind = columns["start"], columns["kind"]
+    end = start + columns["duration"]
+    found = np.full(len(native), -1, np.int32)
+    for number in np.unique(native[native > 0]):
+        wanted = np.flatnonzero(native == number)
+        time = end[wanted]
+        for row in np.flatnonzero(number_of == number).tolist():
+            out = np.flatnonzero((columns["thread"] == row) & (kind == _GREENLET))
+            before = np.searchsorted(start[out], time, "right") - 1
+            is_out = (before >= 0) & (time < np.append(end[out], -1)[before])
+            is_it = (first[row] <= time) & (time <= last[row]) & ~is_out
+            found[wanted[is_it | ((first[row] <= time) & (found[wanted] < 0))]] = row
+    return found
 
 
 def _joined(columns: dict[str, Array]) -> dict[str, Array]:
