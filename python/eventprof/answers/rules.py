@@ -604,7 +604,10 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
     def too_little(waited: int, work: int) -> bool:
         return work < 0.25 * trace.duration or waited < 0.5 * work
 
-    if len(busy) < 2 or too_little(waited, int(length[busy].sum())):
+    # Greenlets of one thread take turns by themselves.
+    if len({trace._thread_rows[row][1] for row in busy.tolist()}) < 2:
+        return
+    if too_little(waited, int(length[busy].sum())):
         return
     # While one thread slept, each of the others may seem to have waited. As not all of them did, a
     # finding can be missed, but none is invented.
