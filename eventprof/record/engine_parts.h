@@ -195,7 +195,8 @@ void ep_file_recorder_end_cut(ep_recorder *recorder) EP_ENGINE_LOCKED;
  * the entry, and with it calls that it never made. */
 void ep_threads_forget_dead(void) EP_ENGINE_LOCKED;
 
-/* The entry of a lane: the number-th stack of calls of a thread. Returns: immortal, or NULL without memory. */
+/* The entry of a lane: the number-th stack of calls of a thread. Returns: immortal, or NULL without
+ * memory. */
 ep_thread *ep_thread_new_lane(const ep_thread *carrier, uint32_t number) EP_ENGINE_LOCKED;
 
 void ep_log_unlink(ep_log *log) EP_ENGINE_LOCKED;

@@ -1,8 +1,8 @@
 /* Lanes: the stacks of calls that one thread switches, such as greenlets.
  *
- * A stack has a thread entry of its own, so that readers pair its calls with each other: to them a lane is a
- * thread. All lanes of a thread are written to the one log of the thread. A THREAD record is written where
- * another stack goes on, and a chunk's header names the lane of its first record.
+ * A stack has a thread entry of its own, so that readers pair its calls with each other: to them a lane is
+ * a thread. All lanes of a thread are written to the one log of the thread. A THREAD record is written
+ * where another stack goes on, and a chunk's header names the lane of its first record.
  *
  *   lane 1   [call]                              [call] ...
  *   lane 2          [THREAD 2][call][return]
@@ -33,8 +33,8 @@ typedef struct ep_lane {
     uint32_t wait_site;
 } ep_lane;
 
-/* The stack that runs has the log's lane, or, if `own`, that of the thread itself; all other lanes are free.
- * Fails: false, out of memory. */
+/* The stack that runs has the log's lane, or, if `own`, that of the thread itself; all other lanes are
+ * free. Fails: false, out of memory. */
 EP_COLD EP_CHECKED bool ep_lanes_begin(ep_log *log, const void *stack, bool own);
 
 /* The lane that runs. */
@@ -43,9 +43,9 @@ ep_lane *ep_lanes_current(const ep_log *log);
 /* Returns: NULL if the stack has no lane. */
 ep_lane *ep_lanes_find(const ep_log *log, const void *stack);
 
-/* A lane for a stack that has none. own: that of the thread itself, if no stack has it. has_calls: calls are
- * open on the stack, so a window that has other records of a lane cannot take it. Returns: NULL without
- * memory. */
+/* A lane for a stack that has none. own: that of the thread itself, if no stack has it. has_calls: calls
+ * are open on the stack, so a window that has other records of a lane cannot take it. Returns: NULL
+ * without memory. */
 ep_lane *ep_lanes_add(ep_log *log, const void *stack, bool own, bool has_calls);
 
 /* The stack of this lane goes on. */

@@ -108,8 +108,8 @@ typedef struct ep_log {
     uint32_t next_bytes;             /* size of its next chunk, if no limit makes it smaller; 0: it had
                                       * none */
     /* Immortal: outlives the log. The entry of the stack of calls that runs, which the owner changes
-     * (lanes.h): of the thread itself, or of a lane. Relaxed is enough: others read the entry's address only
-     * to compare it, or its constant fields. */
+     * (lanes.h): of the thread itself, or of a lane. Relaxed is enough: others read the entry's address
+     * only to compare it, or its constant fields. */
     ep_thread *_Atomic thread;
     ep_lanes *lanes;                 /* owner only; NULL: the thread has never switched stacks */
     uint32_t lanes_recording;        /* the caller's of lanes.h: the recording in which they began */

@@ -20,7 +20,8 @@ typedef struct ep_thrown {
     const void *frame, *place;
 } ep_thrown;
 
-/* A thread that ever recorded, or a lane of one. Immortal: rows of traces refer to it, and there are few. */
+/* A thread that ever recorded, or a lane of one. Immortal: rows of traces refer to it, and there are
+ * few. */
 typedef struct ep_thread {
     uint32_t id;                              /* 1, 2, ...: order of first events; 0 is "unknown" */
     uint64_t native_id;

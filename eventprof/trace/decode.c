@@ -361,7 +361,8 @@ add_shared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
     return add_segment(d, chunk, header, &begin, before.thread_id, cursor.limit);
 }
 
-/* All of its records are of one lane, or of one thread. Whether a lane has rows shows only in its records. */
+/* All of its records are of one lane, or of one thread. Whether a lane has rows shows only in its
+ * records. */
 static ep_status
 add_unshared_chunk(ep_decoder *d, size_t chunk, const ep_chunk_header *header)
 {

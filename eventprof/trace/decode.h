@@ -55,8 +55,8 @@ int64_t ep_open_until_ns(const ep_trace_thread *thread, int64_t duration_ns);
 size_t ep_process_count(const ep_trace_thread *threads, size_t count);
 /* The process of each thread. Returns: new in *out (free); NULL: all are of one. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_thread_processes(const ep_trace_thread *threads, size_t count, int32_t **out);
-/* The first row of the thread that runs each lane (lanes.h); of another thread, its own row. Returns: new in
- * *out (free); NULL: there are no lanes. Fails: EP_NOMEM. */
+/* The first row of the thread that runs each lane (lanes.h); of another thread, its own row. Returns: new
+ * in *out (free); NULL: there are no lanes. Fails: EP_NOMEM. */
 EP_CHECKED ep_status ep_thread_carriers(const ep_trace_thread *threads, size_t count, int32_t **out);
 
 /* ---- The same step by step, without all columns in memory -------------------------------------- */

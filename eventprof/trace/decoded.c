@@ -202,8 +202,8 @@ by_number(const void *a, const void *b)
     return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Lanes of a thread have its number of the system. So have threads that lived one after the other; they never
- * take turns. */
+/* Lanes of a thread have its number of the system. So have threads that lived one after the other; they
+ * never take turns. */
 ep_status
 ep_thread_carriers(const ep_trace_thread *threads, size_t count, int32_t **out)
 {

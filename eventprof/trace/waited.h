@@ -9,8 +9,8 @@
  * (folds/tenures.h) knows when a thread had waited for the lock, and when it gave the lock back to wait for
  * something else.
  *
- * Lanes of one thread (lanes.h) take turns without the lock: the time between two tenures of them belongs to
- * the first.
+ * Lanes of one thread (lanes.h) take turns without the lock: the time between two tenures of them belongs
+ * to the first.
  *
  * Each process has its own lock. In a trace of several, tenures are those of one process: a run of events
  * without regard to the events of the others. */

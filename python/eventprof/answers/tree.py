@@ -252,7 +252,7 @@ class Tree:
         }
 
     def may_be_misplaced(self) -> bool:
-        """Whether a call may lie in a call that did not make it, as after an unseen switch of greenlets.
+        """Whether a call may lie in a call that did not make it, as after an unseen switch.
 
         Returns
         -------

@@ -187,9 +187,9 @@ def _unmatched_calls(page: Layout) -> Iterator[str]:
     misplaced = page.trace.pairing["calls_misplaced"] if tree.may_be_misplaced() else 0
     if misplaced:
         yield (
-            f"{plural(misplaced, 'call')} lie in calls that did not make them: the thread switched to "
-            "another stack of calls, and that was not seen (another function than eventprof's was "
-            "set by greenlet.settrace()); parents, depths and times are wrong around switches."
+            f"{plural(misplaced, 'call')} lie in calls that did not make them: the thread switched "
+            "to another stack of calls unseen (another function than eventprof's was set by "
+            "greenlet.settrace()); parents, depths and times are wrong around switches."
         )
     unseen = tree.facts["ends_unseen"]
     if unseen:

@@ -191,9 +191,10 @@ end_wait(ep_log *log, ep_lane *lane, ep_frame *frame, uint64_t ticks)
 
 /* ---- Switches -------------------------------------------------------------------------------- */
 
-/* From 3.12 on, instructions in the code report its events. When the hook is put in, the interpreter changes
- * the code that threads run at that moment, and other code when it begins to run. The code of a greenlet
- * that was switched out is neither, so its calls would not be seen to return: it is changed now. */
+/* From 3.12 on, instructions in the code report its events. When the hook is put in, the interpreter
+ * changes the code that threads run at that moment, and other code when it begins to run. The code of a
+ * greenlet that was switched out is neither, so its calls would not be seen to return: it is changed
+ * now. */
 static void
 report_from_frames(ep_frame *frame)
 {
@@ -293,8 +294,8 @@ see_switch(ep_log *log, PyObject *origin, PyObject *target)
 
 static PyObject *switched(PyObject *before, PyObject *const *args, Py_ssize_t count);
 
-static PyMethodDef switched_def = {"eventprof_switched", (PyCFunction)(void (*)(void))switched, METH_FASTCALL,
-                                   NULL};
+static PyMethodDef switched_def = {"eventprof_switched",
+                                   (PyCFunction)(void (*)(void))switched, METH_FASTCALL, NULL};
 
 static bool
 is_ours(PyObject *function)

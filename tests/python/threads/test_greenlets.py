@@ -97,11 +97,15 @@ def trees(trace, root="body"):
     def of(number):
         call = calls[number]
         name = call.name.rpartition(".")[2]
-        return name, call.kind, [
-            of(each)
-            for each in children.get(number, [])
-            if calls[each].name.rpartition(".")[2] not in ("switch", "getcurrent")
-        ]
+        return (
+            name,
+            call.kind,
+            [
+                of(each)
+                for each in children.get(number, [])
+                if calls[each].name.rpartition(".")[2] not in ("switch", "getcurrent")
+            ],
+        )
 
     return [of(n) for n, call in enumerate(calls) if call.name.rpartition(".")[2] == root]
 
@@ -334,7 +338,11 @@ def test_a_file_has_the_lanes(tmp_path, backend):
     there = rec.trace
     trace = eventprof.open(path)
     assert trace.verify(), trace.verify()
-    assert lanes(trace) == lanes(there) == ["MainThread", *(f"MainThread greenlet {n}" for n in (1, 2, 3, 4))]
+    assert (
+        lanes(trace)
+        == lanes(there)
+        == ["MainThread", *(f"MainThread greenlet {n}" for n in (1, 2, 3, 4))]
+    )
     assert trees(trace) == trees(there)
     assert len(trace.events) == len(there.events)
     # And by the page of the format alone.
@@ -591,7 +599,9 @@ def test_the_time_of_others_is_waiting(waits, backend):
 
     trace = rec.trace
     for call in named(trace, "turns"):
-        inside = [c for c in named(trace, "work") if c.thread == call.thread and c.start >= call.start]
+        inside = [
+            c for c in named(trace, "work") if c.thread == call.thread and c.start >= call.start
+        ]
         worked = sum(c.duration for c in inside[:3])
         assert call.waited >= 0.8 * (call.duration - worked), call
     worked = sum(call.duration - call.waited for call in named(trace, "turns"))
@@ -698,6 +708,16 @@ def test_a_service_of_200_connections_has_the_trees_of_threads(backend):
 
 
 # ---- What is not greenlets -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["deltablue", "generators", "pickle"])
+def test_no_call_of_a_program_without_greenlets_is_misplaced(name, backend):
+    run = programs.ALL[name]()
+    run()
+    with eventprof.record(memory=False, backend=backend) as rec:
+        run()
+
+    assert rec.trace.pairing["calls_misplaced"] == 0
 
 
 class Node:
