@@ -152,14 +152,14 @@ def _wakers(trace: Recorded, native: Array, columns: dict[str, Array]) -> Array:
     it is the one that had events around that time, and was not switched out.
     """
     threads = trace.threads
-    number_of, first, last = (np.ma.filled(threads[name], 0) for name in ("native_id", "first", "last"))
+    id_of, first, last = (np.ma.filled(threads[name], 0) for name in ("native_id", "first", "last"))
     start, kind = columns["start"], columns["kind"]
     end = start + columns["duration"]
     found = np.full(len(native), -1, np.int32)
-    for number in np.unique(native[native > 0]):
-        wanted = np.flatnonzero(native == number)
+    for native_id in np.unique(native[native > 0]):
+        wanted = np.flatnonzero(native == native_id)
         time = end[wanted]
-        for row in np.flatnonzero(number_of == number).tolist():
+        for row in np.flatnonzero(id_of == native_id).tolist():
             out = np.flatnonzero((columns["thread"] == row) & (kind == _GREENLET))
             before = np.searchsorted(start[out], time, "right") - 1
             is_out = (before >= 0) & (time < np.append(end[out], -1)[before])
