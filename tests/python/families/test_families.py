@@ -125,8 +125,11 @@ def test_a_program_that_replaces_itself_is_below_itself(tmp_path):
 
 
 @pytest.mark.thorough
-def test_gunicorn(tmp_path):
+@pytest.mark.parametrize("worker_class", ["sync", "gevent"])
+def test_gunicorn(worker_class, tmp_path):
     pytest.importorskip("gunicorn")
+    if worker_class == "gevent":
+        pytest.importorskip("gevent")
     write(
         tmp_path,
         app="""
@@ -139,7 +142,7 @@ def test_gunicorn(tmp_path):
         """,
     )
     command = [sys.executable, *families.RUN, "--no-memory", "-o", "web.epd", "-m", "gunicorn",
-               "-w", "3", "--bind", "unix:web.sock", "app:app"]  # fmt: skip
+               "-k", worker_class, "-w", "3", "--bind", "unix:web.sock", "app:app"]  # fmt: skip
     server = subprocess.Popen(
         command, cwd=tmp_path, env=families.environment(tmp_path), stderr=subprocess.PIPE, text=True
     )
@@ -154,6 +157,8 @@ def test_gunicorn(tmp_path):
     trace = eventprof.open(tmp_path / "web.epd")
     assert answered == 40
     assert sum(calls_of(trace, "handle").values()) == 40
+    assert trace.verify(), trace.verify()
+    assert trace.pairing["calls_misplaced"] == 0
     assert trace.processes["parent"].tolist() == [None, 0, 0, 0]
     assert sorted(trace.processes["worker"][1:]) == ["worker 1", "worker 2", "worker 3"]
     assert " of 4 processes in " in errors

@@ -639,6 +639,31 @@ def test_gevent(backend):
     assert output == "True 63 {'job'}\nTrue 0 0\n"
 
 
+def test_eventlet(backend):
+    pytest.importorskip("eventlet")
+    code = """
+    import warnings; warnings.simplefilter("ignore")
+    import eventlet; eventlet.monkey_patch()
+    import eventprof
+    def leaf(n): return n
+    def job(n):
+        for _ in range(3):
+            leaf(n); eventlet.sleep(0.001)
+        return n
+    with eventprof.record(backend=backend) as rec:
+        got = list(eventlet.GreenPool(5).imap(job, range(20)))
+    trace = rec.trace
+    names = list(trace.calls["name"])
+    leaves = [row for row in trace.calls if row.name == "leaf"]
+    print(got == list(range(20)), len(leaves), {names[row.parent] for row in leaves})
+    print(bool(trace.verify()), trace.pairing["calls_misplaced"], trace.pairing["unmatched_ends"])
+    """
+    status, output, errors = child(code, backend)
+
+    assert (status, errors) == (0, "")
+    assert output == "True 60 {'job'}\nTrue 0 0\n"
+
+
 SERVICE = """
 import sys
 if {patched}:
