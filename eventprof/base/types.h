@@ -198,11 +198,12 @@ extern EP_HIDDEN const char *const ep_wait_words[EP_WAIT_FOR_COUNT];
 #define EP_WAIT_WORD(what, ns) ((uint64_t)(ns) << 3 | (uint64_t)(what))
 #define EP_WAIT_NS(word) ((int64_t)((word) >> 3))
 
-/* Of a damaged file, or of a later version's, it may be none of these. */
+_Static_assert(EP_WAIT_FOR_COUNT == 8, "each number that a word can have means something");
+
 static inline ep_wait_for
 ep_wait_what(uint64_t word)
 {
-    return (word & 7) < EP_WAIT_FOR_COUNT ? (ep_wait_for)(word & 7) : EP_WAIT_FOR_OTHER;
+    return (ep_wait_for)(word & 7);
 }
 
 /* What a thread waited for: the value of a WAIT_OBJECT. */

@@ -61,6 +61,7 @@ typedef struct reader {
     size_t alloc_capacity;
     /* merging */
     size_t row, block;                  /* next to be taken from `rows` */
+    int32_t rows_thread;                /* lane->thread */
     int32_t thread;                     /* row in the thread table, of the id */
 } reader;
 
@@ -281,6 +282,7 @@ read_rows(ep_decoder *d, reader *r)
     }
     if (r->rows.count > before) {
         r->lane->lane_last_ns = r->last_ns;
+        r->rows_thread = r->lane->thread;
     }
 }
 
@@ -417,7 +419,7 @@ static bool
 earlier(const reader *a, const reader *b)
 {
     int64_t x = a->rows.time_ns[a->row], y = b->rows.time_ns[b->row];
-    return x < y || (x == y && a->lane->thread < b->lane->thread);
+    return x < y || (x == y && a->rows_thread < b->rows_thread);
 }
 
 static void
@@ -455,7 +457,7 @@ run_end(reader *const *heap, size_t count)
         second = heap[2];
     }
     int64_t limit = second->rows.time_ns[second->row];
-    bool wins_ties = first->lane->thread < second->lane->thread;
+    bool wins_ties = first->rows_thread < second->rows_thread;
     const int64_t *time_ns = first->rows.time_ns;
     size_t low = first->row, step = 1, count_rows = first->rows.count;
 #define BEFORE(row) (time_ns[row] < limit || (wins_ties && time_ns[row] == limit))
@@ -485,7 +487,7 @@ take_run(ep_columns *to, reader *from, size_t end)
     memcpy(&to->kind[to->count], &c->kind[from->row], rows * sizeof *c->kind);
     memcpy(&to->id[to->count], &c->id[from->row], rows * sizeof *c->id);
     for (size_t i = 0; i < rows; i++) {
-        to->thread[to->count + i] = from->lane->thread;
+        to->thread[to->count + i] = from->rows_thread;
     }
     for (; from->block < c->alloc_count && c->alloc_row[from->block] < end; from->block++) {
         to->alloc_row[to->alloc_count] = c->alloc_row[from->block] - from->row + to->count;
@@ -780,6 +782,9 @@ ep_decoder_open(const ep_capture *capture, uint32_t only_thread, ep_chunk_source
         return status;
     }
     settle_threads(d);
+    for (size_t i = 0; i < d->heap_count; i++) {
+        d->heap[i]->rows_thread = d->heap[i]->lane->thread;    /* the first batches were read before */
+    }
     for (size_t i = d->heap_count; i-- > 0;) {
         sift_down(d->heap, d->heap_count, i);
     }
