@@ -49,7 +49,8 @@ take_wait(ep_tenures *self, ep_lock_holder *lock, unsigned kind, int32_t thread,
     }
     ep_tenure *now = lock->row != 0 ? &self->rows[lock->row - 1] : NULL;
     /* A thread that others keep from a processor still has it. */
-    if (what >= EP_WAIT_FOR_PROCESSOR || now == NULL || now->thread != thread) {
+    bool keeps = what == EP_WAIT_FOR_PROCESSOR || what == EP_WAIT_FOR_OTHER;
+    if (keeps || now == NULL || now->thread != thread) {
         return;
     }
     int64_t from_ns = kind == EP_KIND_WAIT ? time_ns - EP_WAIT_NS(word) : time_ns;
