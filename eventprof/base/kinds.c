@@ -49,5 +49,6 @@ const char *const ep_kind_group_words[EP_GROUP_COUNT] = {
     [EP_GROUP_BRANCH] = "branch",
     [EP_GROUP_OBJECT] = "object",
     [EP_GROUP_WAIT] = "wait",
+    [EP_GROUP_TASK] = "task",
     [EP_GROUP_CONTROL] = "",
 };

@@ -94,6 +94,7 @@ typedef enum ep_kind_group {
     EP_GROUP_BRANCH,
     EP_GROUP_OBJECT,         /* word 1 is an address */
     EP_GROUP_WAIT,
+    EP_GROUP_TASK,           /* beside calls: these have the rest of what is known of tasks */
     EP_GROUP_CONTROL,
     EP_GROUP_COUNT
 } ep_kind_group;
@@ -206,6 +207,20 @@ ep_wait_what(uint64_t word)
     return (ep_wait_for)(word & 7);
 }
 
+/* What a TASK says. word 1: an address, or ns << 4, with one of these in its low bits. Tasks and callbacks
+ * are known by their address: a task has it from before its first step to after its last one. */
+typedef enum ep_task_what {
+    EP_TASK_STEP,        /* right before the call, resume or throw that is a step of this task */
+    EP_TASK_READY,       /* the next step of this task is put into the queue of its loop */
+    EP_TASK_AWAITED,     /* right before READY: the task that it awaited, and that has ended */
+    EP_TASK_CALLBACK,    /* another callback is made: it waits in the queue, for a time, or for a file */
+    EP_TASK_RUN,         /* right before the call that runs this callback, or a task's step */
+    EP_TASK_TIMER        /* right before CALLBACK: it waits for a time, so long from now */
+} ep_task_what;
+
+#define EP_TASK_WORD(what, address) ((uint64_t)(address) | (uint64_t)(what))
+#define EP_TASK_WHAT_BITS 4
+
 /* What a thread waited for: the value of a WAIT_OBJECT. */
 typedef enum ep_wait_object {
 #define EP_WAIT_OBJECT(NAME, word, meaning) EP_WAIT_OBJECT_##NAME,
@@ -261,6 +276,11 @@ static const ep_kind_set ep_kinds_gc =
 
 #define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_HPY)
 static const ep_kind_set ep_kinds_hpy =
+#include "kind_set.def"
+    ;
+
+#define EP_KIND_IS(form, domain, pairing, group) ((group) == EP_GROUP_TASK)
+static const ep_kind_set ep_kinds_tasks =
 #include "kind_set.def"
     ;
 

@@ -19,6 +19,8 @@ def _words_of_groups(*groups: str) -> tuple[str, ...]:
 
 #: Events that have their own flag of record(), by flag.
 OF_CALLS = _words_of_groups("python")
+#: Events of asyncio's tasks, which are recorded with calls.
+OF_TASKS = _words_of_groups("task")
 OF_C_CALLS = _words_of_groups("c")
 #: Events inside of functions, by the flag of record() that asks for them.
 INSIDE = {
@@ -46,7 +48,7 @@ CODE_KINDS = sum(1 << row[0] for row in KINDS if row[2] in _CODE_WORDS)
 EVENTS = tuple(dict.fromkeys(row[2] for row in KINDS))
 #: Events that are recorded by default.
 DEFAULT_EVENTS = tuple(
-    word for word in EVENTS if word in (*OF_CALLS, *OF_C_CALLS, *_BLOCK_WORDS, *BESIDE["marks"])
+    word for word in EVENTS if word in (*OF_CALLS, *OF_TASKS, *OF_C_CALLS, *_BLOCK_WORDS, *BESIDE["marks"])
 )
 
 
@@ -207,6 +209,7 @@ def chosen_kinds(events: object, asked: Asked, backend: str) -> int:
         word
         for of_flag, is_on in (
             (OF_CALLS, asked.calls),
+            (OF_TASKS, asked.calls),
             (OF_C_CALLS, asked.c_calls),
             (_BLOCK_WORDS, True),
             *((INSIDE[name], is_on) for name, is_on in asked.inside.items()),

@@ -8,6 +8,7 @@
 #include "gate.h"
 #include "intern.h"
 #include "labels.h"
+#include "task_events.h"
 
 static Py_tracefunc profile_hook;
 static bool wanted;      /* installed, and not removed */
@@ -209,7 +210,13 @@ put_open(PyThreadState *ts, ep_frame *frame, PyCodeObject *code, int throws)
     if (EP_UNLIKELY(id == 0)) {
         id = ep_call_site_find_recent(&log->recent, (uintptr_t)code,
                                       caller != NULL ? ep_frame_instruction(caller) : 0);
-        id = id != 0 ? id : ep_py_code_site_from(code, frame, caller);
+        if (id == 0) {
+            uintptr_t task;
+            id = ep_py_code_site_from(code, frame, caller, &task);
+            if (id != EP_ID_SKIP) {
+                ep_py_put_task_event(log, code, frame, caller, task);
+            }
+        }
         ticks = ep_log_not_before(log, ticks);
     }
     if (EP_LIKELY(id != EP_ID_SKIP)) {

@@ -10,6 +10,7 @@
 #include "intern.h"
 #include "labels.h"
 #include "source.h"
+#include "task_events.h"
 
 #if EP_HAS_MONITORING
 
@@ -131,7 +132,7 @@ open_slow(PyObject *const *args, ep_kind kind, bool gated)
                 Py_RETURN_NONE;
             }
         }
-        uint32_t site = ep_py_code_site((PyCodeObject *)args[0], ep_py_frame_now());
+        uint32_t site = ep_py_open_site(log, (PyCodeObject *)args[0], ep_py_frame_now());
         if (EP_LIKELY(site != EP_ID_SKIP)) {
             ep_py_labels_see(log, ticks);
             put_open(gated, log, ticks, kind, site);

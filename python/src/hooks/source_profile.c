@@ -14,6 +14,7 @@
 #include "errors.h"
 #include "generator_stacks.h"
 #include "labels.h"
+#include "task_events.h"
 #include "thread_starts.h"
 
 static ep_kind_set active_kinds;
@@ -255,7 +256,7 @@ put_slow(ep_log *log, uint64_t ticks, PyFrameObject *frame_object, int what, PyO
         case PyTrace_CALL:
             kind = begin;
             ep_py_mark_entry(frame_object, is_generator(code));
-            id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
+            id = ep_py_open_site(log, code, ep_py_sites_usable ? frame : NULL);
             break;
         case PyTrace_RETURN:
             kind = close_kind(code, frame, argument);
@@ -305,7 +306,7 @@ put_resumed(ep_log *log, uint64_t ticks, ep_frame *frame)
         (ep_gate_asks_names() && !is_wanted(PyTrace_CALL, code, NULL))) {
         return;
     }
-    uint32_t id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
+    uint32_t id = ep_py_open_site(log, code, ep_py_sites_usable ? frame : NULL);
     if (id != EP_ID_SKIP) {
         ticks = ep_log_not_before(log, ticks);
         ep_py_labels_see(log, ticks);

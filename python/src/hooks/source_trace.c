@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "generator_stacks.h"
 #include "labels.h"
+#include "task_events.h"
 #include "thread_starts.h"
 
 static ep_kind_set active_kinds;
@@ -195,7 +196,7 @@ record_slow(PyFrameObject *frame_object, int what, PyObject *argument)
         case PyTrace_CALL:
             if (wanted) {
                 kind = open_kind(code, frame);
-                id = ep_py_code_site(code, ep_py_sites_usable ? frame : NULL);
+                id = ep_py_open_site(log, code, ep_py_sites_usable ? frame : NULL);
             }
             break;
         case PyTrace_RETURN:

@@ -88,6 +88,7 @@ ep_py_name_code(PyCodeObject *code, PyObject *globals, uint32_t pending)
     ep_py_exception saved = ep_py_exception_save();
     ep_py_addition add = {.key = (uintptr_t)code, .tag = EP_TAG_PLAIN, .object = code, .id = pending};
     PyObject *module = module_of(globals);
+    ep_py_look_for_loop_code(code, module);
     if (pending != 0) {
         ep_py_with_code_text(code, module, ep_py_describe_name, &pending);
     } else {
@@ -199,54 +200,60 @@ ep_py_place_unattached(uint32_t name, ep_frame *frame)
     return ep_site_add(key, instruction, &site);
 }
 
-/* Of a call or slice of `code`, named `name`. `frame`: its, NULL: not known. */
+/* Of a call or slice of `code`, named `name`. `frame`: its, NULL: not known. *task: the address of the task
+ * whose step this is; 0: none. */
 static uint32_t
-code_site(PyCodeObject *code, uint32_t name, ep_frame *frame, ep_frame *caller)
+code_site(PyCodeObject *code, uint32_t name, ep_frame *frame, ep_frame *caller, uintptr_t *task)
 {
     uintptr_t instruction = caller != NULL ? ep_frame_instruction(caller) : 0;
     uintptr_t key = (uintptr_t)code;
-    uint32_t task = 0;
+    uint32_t task_name = 0;
+    *task = 0;
+    /* Coroutines, and functions that say what becomes of a task, get other keys than those that hooks look
+     * up. So each slice of a coroutine comes here, and calls of all other functions need not look for a
+     * task. No address is equal to such a key. */
     if (code->co_flags & (CO_COROUTINE | CO_ITERABLE_COROUTINE)) {
-        /* Coroutines get other keys than those that hooks look up. So each slice of a coroutine comes here,
-         * and calls of all other functions need not look for a task. No address is equal to such a key. */
         if (frame != NULL) {
             uint32_t busy = ep_py_enter_own();
             ep_py_exception saved = ep_py_exception_save();
-            task = ep_py_task_of(frame);
+            task_name = ep_py_task_of(frame, task);
             PyErr_Clear();
             ep_py_exception_restore(saved);
             ep_py_leave_own(busy);
         }
-        key = task == 0 ? key | 4
-                        : ((uintptr_t)task << EP_PAYLOAD_BITS | name) << 4 | 12;
-        uint32_t id = ep_site_find(key, instruction);
-        if (EP_LIKELY(id != 0)) {
-            return id;
-        }
+        key = task_name == 0 ? key | 4
+                             : ((uintptr_t)task_name << EP_PAYLOAD_BITS | name) << 4 | 12;
+    } else if (EP_UNLIKELY(ep_py_loop_code_of(code) != EP_LOOP_OTHER)) {
+        key |= 4;
+    } else {
+        return ep_py_add_site(key, name, caller, instruction, 0);
     }
-    return ep_py_add_site(key, name, caller, instruction, task);
+    uint32_t id = ep_site_find(key, instruction);
+    return EP_LIKELY(id != 0) ? id : ep_py_add_site(key, name, caller, instruction, task_name);
 }
 
 uint32_t
-ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame)
+ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame, uintptr_t *task)
 {
     bool is_its = frame != NULL && ep_frame_code(frame) == code;
     uint32_t name = is_its ? ep_py_frame_name(frame) : ep_py_code_name(code);
+    *task = 0;
     if (name == EP_ID_SKIP) {
         return EP_ID_SKIP;
     }
     return code_site(code, name, is_its ? frame : NULL,
-                     frame != NULL ? ep_frame_previous(frame) : NULL);
+                     frame != NULL ? ep_frame_previous(frame) : NULL, task);
 }
 
 uint32_t
-ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller)
+ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller, uintptr_t *task)
 {
     uint32_t name = ep_py_frame_name(frame);
+    *task = 0;
     if (name == EP_ID_SKIP) {
         return EP_ID_SKIP;
     }
-    return code_site(code, name, frame, caller);
+    return code_site(code, name, frame, caller, task);
 }
 
 int

@@ -32,7 +32,8 @@ extern EP_HIDDEN bool ep_py_sites_usable;
 /* ---- Python functions ------------------------------------------------------------------------ */
 
 EP_COLD uint32_t ep_py_code_name_slow(PyCodeObject *code, PyObject *globals);
-EP_COLD uint32_t ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame);
+/* *task: the address of the asyncio task whose step this call or slice is; 0: none. */
+EP_COLD uint32_t ep_py_code_site_slow(PyCodeObject *code, ep_frame *frame, uintptr_t *task);
 
 /* HOT. The name id of a code object (0: no memory; EP_ID_SKIP). */
 static inline uint32_t
@@ -49,7 +50,8 @@ ep_py_code_site(PyCodeObject *code, ep_frame *frame)
     ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
     uintptr_t instruction = caller != NULL ? ep_frame_instruction(caller) : 0;
     uint32_t id = ep_site_find((uintptr_t)code, instruction);
-    return EP_LIKELY(id != 0) ? id : ep_py_code_site_slow(code, frame);
+    uintptr_t task;
+    return EP_LIKELY(id != 0) ? id : ep_py_code_site_slow(code, frame, &task);
 }
 
 /* ---- Other callables ------------------------------------------------------------------------- */
@@ -275,7 +277,8 @@ ep_py_callee_wish(PyCodeObject *caller, PyObject *callable)
 
 /* Like the two above, but not for the current call: `frame` (of code) and `callable` were called by the
  * frame `caller` (NULL: by no Python code). */
-EP_COLD uint32_t ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller);
+EP_COLD uint32_t ep_py_code_site_from(PyCodeObject *code, ep_frame *frame, ep_frame *caller,
+                                      uintptr_t *task);
 EP_COLD uint32_t ep_py_callee_site_from(PyObject *callable, ep_frame *caller);
 
 /* ---- Allocations ----------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* Finds the asyncio task that runs a coroutine.
+/* Finds the asyncio task that runs a coroutine, or that a callback of a loop steps.
  *
  * Each step of a task is a slice of its coroutine: a call, a resume or a throw. Event loops keep the
  * tasks that they step at this moment in one dictionary, asyncio.tasks._current_tasks (from 3.14 on each
@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "intern.h"
 #include "names.h"
@@ -25,13 +26,17 @@
  * asked for, and that would be recorded as the program's). The name follows the coroutine. */
 static _Atomic(PyTypeObject *) c_task;
 static _Atomic size_t coroutine_offset;    /* in it; 0: not found */
+static _Atomic(PyTypeObject *) python_task;
+
+/* From first sight on; names keep code objects alive. */
+static _Atomic(const PyCodeObject *) loop_codes[EP_LOOP_CODE_COUNT];
 
 /* {loop: task}; NULL: asyncio is not imported yet. From 3.14 on it has only tasks written in Python. */
 static _Atomic(PyObject *) current_tasks;
 /* From 3.14 on: a builtin function that gives the thread's task in C. NULL: not needed. */
 static _Atomic(PyObject *) current_task;
 static PyObject *str_module, *str_current_tasks, *str_current_task;
-static PyObject *str_c_task, *str_coroutine, *str_name;
+static PyObject *str_c_task, *str_python_task, *str_coroutine, *str_name;
 static _Atomic uint32_t name_count, more_tasks;
 /* The result of the last search, on any thread: 1 + string id. Relaxed: the string is compared. */
 static _Atomic uint32_t last_task;
@@ -43,10 +48,11 @@ ep_py_tasks_init(void)
     str_current_tasks = PyUnicode_InternFromString("_current_tasks");
     str_current_task = PyUnicode_InternFromString("current_task");
     str_c_task = PyUnicode_InternFromString("_CTask");
+    str_python_task = PyUnicode_InternFromString("_PyTask");
     str_coroutine = PyUnicode_InternFromString("_coro");
     str_name = PyUnicode_InternFromString("_name");
-    bool made = str_module && str_current_tasks && str_current_task && str_c_task && str_coroutine &&
-                str_name;
+    bool made = str_module && str_current_tasks && str_current_task && str_c_task && str_python_task &&
+                str_coroutine && str_name;
     return made ? 0 : -1;
 }
 
@@ -67,6 +73,10 @@ find_asyncio(void)
     PyObject *type = ep_py_dict_get(dict, str_c_task);
     if (type != NULL && PyType_Check(type)) {
         atomic_store_explicit(&c_task, (PyTypeObject *)type, memory_order_relaxed);
+    }
+    type = ep_py_dict_get(dict, str_python_task);
+    if (type != NULL && PyType_Check(type)) {
+        atomic_store_explicit(&python_task, (PyTypeObject *)type, memory_order_relaxed);
     }
 #if EP_HAS_CURRENT_TASK
     PyObject *function = ep_py_dict_get(dict, str_current_task);
@@ -178,7 +188,7 @@ name_of(PyObject *task)
 
 /* Searches the tasks that loops step now, on all threads. */
 static uint32_t
-find_in(PyObject *tasks, const PyObject *coroutine)
+find_in(PyObject *tasks, const PyObject *coroutine, uintptr_t *address)
 {
     PyObject *loop, *task;
     Py_ssize_t at = 0;
@@ -190,36 +200,125 @@ find_in(PyObject *tasks, const PyObject *coroutine)
          * dictionary. The task that is found is being stepped, so this is not its last reference. */
         Py_INCREF(task);
         found = runs(task, coroutine);
-        name = found ? name_of(task) : 0;
+        if (found) {
+            name = name_of(task);
+            *address = (uintptr_t)task;
+        }
         Py_DECREF(task);
     }
     EP_END_OBJECT();
     return name;
 }
 
-uint32_t
-ep_py_task_of(ep_frame *frame)
+/* {loop: task}; NULL: there is no asyncio. */
+static PyObject *
+tasks_of_loops(void)
 {
-    PyObject *coroutine = ep_frame_generator(frame);
-    if (coroutine == NULL) {
-        return 0;
-    }
     /* Acquire; pairs with find_asyncio(). */
     PyObject *tasks = atomic_load_explicit(&current_tasks, memory_order_acquire);
-    if (tasks == NULL) {
-        if (!find_asyncio()) {
-            return 0;
-        }
+    if (tasks == NULL && find_asyncio()) {
         tasks = atomic_load_explicit(&current_tasks, memory_order_acquire);
     }
-    uint32_t name = find_in(tasks, coroutine);
+    return tasks;
+}
+
+uint32_t
+ep_py_task_of(ep_frame *frame, uintptr_t *address)
+{
+    *address = 0;
+    PyObject *coroutine = ep_frame_generator(frame);
+    PyObject *tasks = coroutine != NULL ? tasks_of_loops() : NULL;
+    if (tasks == NULL) {
+        return 0;
+    }
+    uint32_t name = find_in(tasks, coroutine, address);
     PyObject *function = atomic_load_explicit(&current_task, memory_order_relaxed);
-    if (name != 0 || function == NULL) {
+    if (*address != 0 || function == NULL) {
         return name;
     }
     PyObject *task = PyObject_CallNoArgs(function);
-    name = task != NULL && task != Py_None && runs(task, coroutine) ? name_of(task) : 0;
+    if (task != NULL && task != Py_None && runs(task, coroutine)) {
+        name = name_of(task);
+        *address = (uintptr_t)task;
+    }
     Py_XDECREF(task);
     PyErr_Clear();    /* no loop runs */
     return name;
+}
+
+/* ---- Callbacks of loops ------------------------------------------------------------------------ */
+
+void
+ep_py_look_for_loop_code(PyCodeObject *code, PyObject *module)
+{
+    static const char *const names[EP_LOOP_CODE_COUNT] = {
+        [EP_LOOP_CALLBACK] = "Handle.__init__",
+        [EP_LOOP_TIMER] = "TimerHandle.__init__",
+        [EP_LOOP_RUN] = "Handle._run"};
+    if (module == NULL || !PyUnicode_Check(module) ||
+        PyUnicode_CompareWithASCIIString(module, "asyncio.events") != 0) {
+        return;
+    }
+    for (int i = EP_LOOP_OTHER + 1; i < EP_LOOP_CODE_COUNT; i++) {
+        if (PyUnicode_CompareWithASCIIString(code->co_qualname, names[i]) == 0) {
+            atomic_store_explicit(&loop_codes[i], code, memory_order_relaxed);
+        }
+    }
+}
+
+ep_py_loop_code
+ep_py_loop_code_of(const PyCodeObject *code)
+{
+    int i = EP_LOOP_CODE_COUNT - 1;
+    while (i > EP_LOOP_OTHER && atomic_load_explicit(&loop_codes[i], memory_order_relaxed) != code) {
+        i--;
+    }
+    return (ep_py_loop_code)i;
+}
+
+bool
+ep_py_is_task(PyObject *object)
+{
+    PyTypeObject *in_c = atomic_load_explicit(&c_task, memory_order_relaxed);
+    PyTypeObject *in_python = atomic_load_explicit(&python_task, memory_order_relaxed);
+    return (in_c != NULL && PyObject_TypeCheck(object, in_c)) ||
+           (in_python != NULL && PyObject_TypeCheck(object, in_python));
+}
+
+/* A bound method of a task in Python. */
+static PyObject *
+task_of_method(PyObject *method, bool *awaits)
+{
+    PyObject *function = PyMethod_GET_FUNCTION(method);
+    if (!PyFunction_Check(function)) {
+        return NULL;
+    }
+    PyObject *name = ((PyCodeObject *)PyFunction_GET_CODE(function))->co_name;
+    *awaits = PyUnicode_CompareWithASCIIString(name, "__wakeup") == 0;
+    bool steps = *awaits || PyUnicode_CompareWithASCIIString(name, "__step") == 0;
+    return steps ? PyMethod_GET_SELF(method) : NULL;
+}
+
+/* The type is not in the module's dictionary. From 3.12 on its name begins with that of the module. */
+static bool
+is_step_wrapper(PyObject *callback)
+{
+    const char *dot = strrchr(Py_TYPE(callback)->tp_name, '.');
+    return strcmp(dot != NULL ? dot + 1 : Py_TYPE(callback)->tp_name, "TaskStepMethWrapper") == 0;
+}
+
+PyObject *
+ep_py_task_of_callback(PyObject *callback, bool *awaits)
+{
+    PyObject *task = NULL;
+    *awaits = false;
+    if (PyMethod_Check(callback)) {
+        task = task_of_method(callback, awaits);
+    } else if (PyCFunction_CheckExact(callback)) {
+        *awaits = strcmp(((PyCFunctionObject *)callback)->m_ml->ml_name, "task_wakeup") == 0;
+        task = *awaits ? PyCFunction_GET_SELF(callback) : NULL;
+    } else if (is_step_wrapper(callback)) {
+        task = WORD_AT(callback, sizeof(PyObject));    /* its first member */
+    }
+    return task != NULL && tasks_of_loops() != NULL && ep_py_is_task(task) ? task : NULL;
 }

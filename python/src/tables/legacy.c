@@ -198,7 +198,8 @@ log_log(PyObject *object, PyObject *const *args, Py_ssize_t count)
     } else if (is_c_call(code) && args[2] != Py_None && PyCallable_Check(args[2])) {
         place = ep_py_callee_site_from(args[2], frame);
     } else if (code <= 6) {
-        place = ep_py_code_site_from(ep_frame_code(frame), frame, caller_of(object_of_frame));
+        uintptr_t task;
+        place = ep_py_code_site_from(ep_frame_code(frame), frame, caller_of(object_of_frame), &task);
     } else {
         place = place_in(frame);
     }
