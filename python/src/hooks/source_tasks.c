@@ -28,11 +28,12 @@ argument(ep_frame *frame, int number)
     return (PyObject *)(locals[number] & ~(uintptr_t)EP_FRAME_TAG);
 }
 
+/* place_frame: NULL if there is no place. */
 static void
-put(ep_log *log, ep_frame *caller, ep_task_what what, uint64_t value)
+put(ep_log *log, ep_frame *place_frame, ep_task_what what, uint64_t value)
 {
     uint32_t name = atomic_load_explicit(&task_name, memory_order_relaxed);
-    uint32_t place = ep_py_place(log, name, caller);
+    uint32_t place = ep_py_place(log, name, place_frame);
     ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), EP_KIND_TASK, place,
                         EP_TASK_WORD(what, value));
 }
@@ -63,7 +64,7 @@ put_callback(ep_log *log, ep_frame *frame, ep_frame *caller)
     if (awaited != NULL && ep_py_is_task(awaited)) {
         put(log, caller, EP_TASK_AWAITED, (uintptr_t)awaited);
     }
-    put(log, caller, EP_TASK_READY, (uintptr_t)task);
+    put(log, ep_py_frame_of_task(task), EP_TASK_READY, (uintptr_t)task);
 }
 
 void

@@ -21,6 +21,8 @@
 /* Names of tasks that are kept, at about 100 bytes each. */
 #define TASK_LIMIT (UINT32_C(1) << 18)
 #define NAME_BYTES 256
+/* Of coroutines that await each other. */
+#define DEPTH_LIMIT 200
 
 /* asyncio's Task in C is read as memory, because its getters allocate (3.13 makes the name when it is first
  * asked for, and that would be recorded as the program's). The name follows the coroutine. */
@@ -37,6 +39,7 @@ static _Atomic(PyObject *) current_tasks;
 static _Atomic(PyObject *) current_task;
 static PyObject *str_module, *str_current_tasks, *str_current_task;
 static PyObject *str_c_task, *str_python_task, *str_coroutine, *str_name;
+static PyObject *str_cr_await, *str_gi_yieldfrom;
 static _Atomic uint32_t name_count, more_tasks;
 /* The result of the last search, on any thread: 1 + string id. Relaxed: the string is compared. */
 static _Atomic uint32_t last_task;
@@ -51,8 +54,10 @@ ep_py_tasks_init(void)
     str_python_task = PyUnicode_InternFromString("_PyTask");
     str_coroutine = PyUnicode_InternFromString("_coro");
     str_name = PyUnicode_InternFromString("_name");
+    str_cr_await = PyUnicode_InternFromString("cr_await");
+    str_gi_yieldfrom = PyUnicode_InternFromString("gi_yieldfrom");
     bool made = str_module && str_current_tasks && str_current_task && str_c_task && str_python_task &&
-                str_coroutine && str_name;
+                str_coroutine && str_name && str_cr_await && str_gi_yieldfrom;
     return made ? 0 : -1;
 }
 
@@ -122,17 +127,24 @@ offset_in(PyObject *task)
     return atomic_load_explicit(&coroutine_offset, memory_order_relaxed);
 }
 
+/* Borrowed from the task. */
+static PyObject *
+coroutine_of(PyObject *task)
+{
+    size_t offset = offset_in(task);
+    if (offset != 0) {
+        return WORD_AT(task, offset);
+    }
+    PyObject *own = PyObject_GenericGetAttr(task, str_coroutine);
+    Py_XDECREF(own);    /* the task has another reference */
+    return own;
+}
+
 /* The task may be another thread's, which may release it: the caller holds a reference. */
 static bool
 runs(PyObject *task, const PyObject *coroutine)
 {
-    size_t offset = offset_in(task);
-    if (offset != 0) {
-        return WORD_AT(task, offset) == coroutine;
-    }
-    PyObject *own = PyObject_GenericGetAttr(task, str_coroutine);
-    Py_XDECREF(own);    /* the task has another reference */
-    return own == coroutine;
+    return coroutine_of(task) == coroutine;
 }
 
 /* 1 + string id; 0: no memory. */
@@ -321,4 +333,31 @@ ep_py_task_of_callback(PyObject *callback, bool *awaits)
         task = WORD_AT(callback, sizeof(PyObject));    /* its first member */
     }
     return task != NULL && tasks_of_loops() != NULL && ep_py_is_task(task) ? task : NULL;
+}
+
+/* What a suspended generator or coroutine waits for, if that is one, too. Borrowed from it. */
+static PyObject *
+generator_inside(PyObject *generator)
+{
+    PyObject *inner = PyObject_GenericGetAttr(
+        generator, PyCoro_CheckExact(generator) ? str_cr_await : str_gi_yieldfrom);
+    bool is_one = inner != NULL && (PyCoro_CheckExact(inner) || PyGen_CheckExact(inner));
+    Py_XDECREF(inner);    /* the frame has another reference */
+    return is_one ? inner : NULL;
+}
+
+ep_frame *
+ep_py_frame_of_task(PyObject *task)
+{
+    PyObject *innermost = NULL, *next = coroutine_of(task);
+    if (next != NULL && !PyCoro_CheckExact(next) && !PyGen_CheckExact(next)) {
+        return NULL;
+    }
+    for (int depth = 0; next != NULL && depth < DEPTH_LIMIT; depth++) {
+        innermost = next;
+        next = generator_inside(innermost);
+    }
+    ep_frame *frame =
+        innermost != NULL ? (ep_frame *)((char *)innermost + EP_GENERATOR_FRAME) : NULL;
+    return frame != NULL && ep_py_sites_usable && ep_frame_is_suspended(frame) ? frame : NULL;
 }

@@ -29,5 +29,7 @@ void ep_py_look_for_loop_code(PyCodeObject *code, PyObject *module);
  * callback's argument is the future that the task awaited. */
 PyObject *ep_py_task_of_callback(PyObject *callback, bool *awaits);
 bool ep_py_is_task(PyObject *object);
+/* Where a suspended task awaits: the innermost of its coroutines. NULL: unknown, or it has not begun. */
+ep_frame *ep_py_frame_of_task(PyObject *task);
 
 #endif
