@@ -215,7 +215,7 @@ typedef enum ep_task_what {
                           * it awaited */
     EP_TASK_AWAITED,     /* right before READY: the task that it awaited, and that has ended */
     EP_TASK_CALLBACK,    /* another callback is made: it waits in the queue, for a time, or for a file */
-    EP_TASK_RUN,         /* right before the call that runs this callback, or a task's step */
+    EP_TASK_RUN,         /* right before the call that runs this callback; 0: one that steps a task */
     EP_TASK_TIMER        /* right before CALLBACK: it waits for a time, so long from now */
 } ep_task_what;
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from ..answers.table import gil_table, own_table, tree_table
+from ..answers.tasks import tasks_table
 from ..answers.tree import Tree
 from ..answers.waiting import waits_table
 from ..tables import (
@@ -477,6 +478,35 @@ class Recorded(Facts):
         end at the look, and may have been earlier than ``start`` says.
         """
         return waits_table(self)
+
+    @property
+    def tasks(self) -> Table:
+        """Every time that a task of asyncio did not run, in order of start.
+
+        Returns
+        -------
+        Table
+            ``task`` int32, its number in this table, ``task_name`` text, its last name. ``start``
+            int64, ns: its step ended; ``ready``: what it awaited was over, so that it could go on;
+            ``end``: its next step began; ``queued``: from ready to end, in the queue of its loop;
+            ``unseen``: so long before ``ready``, at most, it could have gone on already, but the
+            loop ran other work and did not look at its files. ``kind`` text: start (it was made,
+            and its first step follows), sleep, socket (or pipe), lock, queue, task, executor (the
+            work of another thread), process or other. ``name`` and ``file`` text, ``line`` int32:
+            the own line that awaits, of a start the one that made the task; ``through`` text: what
+            awaits there, if it is of a library. ``by_task`` int32, ``by_thread`` int32, row of
+            `threads`, ``by`` text and ``by_line`` int32: who made it ready. ``thread`` int32, row
+            of `threads`: of its loop. ``function`` and ``by_function`` int32, rows of `functions`:
+            of ``name`` and of ``by``. What is unknown is null; ``end`` is, where the window ended
+            before.
+
+        Notes
+        -----
+        Recorded with calls. ``ready`` and what follows from it are known of loops that are written
+        in Python; of others, such as uvloop's, they are null. A row needs the calls of asyncio, so
+        none may be left out by a filter.
+        """
+        return tasks_table(self)
 
     @property
     def requests(self) -> Table:

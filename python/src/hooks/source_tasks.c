@@ -18,6 +18,7 @@
 #include "tasks.h"
 
 static _Atomic uint32_t task_name;
+static PyObject *str_callback;    /* set before any event is wanted */
 
 /* An argument of the call that begins in `frame`. NULL: the program deleted it, or there is none yet. */
 static PyObject *
@@ -67,6 +68,17 @@ put_callback(ep_log *log, ep_frame *frame, ep_frame *caller)
     put(log, ep_py_frame_of_task(task), EP_TASK_READY, (uintptr_t)task);
 }
 
+static void
+put_run(ep_log *log, ep_frame *frame, ep_frame *caller)
+{
+    PyObject *handle = argument(frame, 0);
+    PyObject *callback = handle != NULL ? PyObject_GenericGetAttr(handle, str_callback) : NULL;
+    bool awaits;
+    bool steps = callback != NULL && ep_py_task_of_callback(callback, &awaits) != NULL;
+    Py_XDECREF(callback);    /* the handle has another reference */
+    put(log, caller, EP_TASK_RUN, steps ? 0 : (uintptr_t)handle);
+}
+
 void
 ep_py_put_task_event(ep_log *log, PyCodeObject *code, ep_frame *frame, ep_frame *caller, uintptr_t task)
 {
@@ -86,7 +98,7 @@ ep_py_put_task_event(ep_log *log, PyCodeObject *code, ep_frame *frame, ep_frame 
                 put(log, caller, EP_TASK_TIMER, ns_until(argument(frame, 1)) << EP_TASK_WHAT_BITS);
                 break;
             case EP_LOOP_RUN:
-                put(log, caller, EP_TASK_RUN, (uintptr_t)argument(frame, 0));
+                put_run(log, frame, caller);
                 break;
             case EP_LOOP_OTHER:
             case EP_LOOP_CODE_COUNT:
@@ -112,6 +124,10 @@ ep_py_open_site_slow(ep_log *log, PyCodeObject *code, ep_frame *frame)
 static int
 adjust(ep_kind_set kinds)
 {
+    if (kinds != 0 && str_callback == NULL &&
+        (str_callback = PyUnicode_InternFromString("_callback")) == NULL) {
+        return -1;
+    }
     if (kinds != 0 && atomic_load_explicit(&task_name, memory_order_relaxed) == 0) {
         static const char word[] = "asyncio";
         ep_name_text name = {
