@@ -410,6 +410,7 @@ class Tasks:
             where = self._innermost_own(run.call)
             step = self._step_of_run.get(run.call)
             ran = int(self.log.calls.function[step.call]) if step is not None else -1
+            where = Where(ran, -1) if ran >= 0 and not self._is_own(where) else where
             inside = None if ran in (-1, where.function) else self.functions[ran][0]
             self._before[run.call] = Before(*self.place(where), inside)
         return self._before[run.call]
@@ -661,9 +662,18 @@ def links_of(tasks: Tasks, task: int, start: int, end: int) -> list[Link]:
     return sorted(links, key=lambda link: -link.ns)
 
 
-def slowest(tasks: Tasks) -> list[tuple[int, int, int]]:
-    """Return number, begin and end of the slowest task of each coroutine, the slowest first."""
-    longest: dict[int, tuple[int, int, int]] = {}
+class Slowest(NamedTuple):
+    """A task, from when it was made to its end."""
+
+    task: int
+    start: int
+    end: int
+    at: _At
+
+
+def slowest(tasks: Tasks) -> list[Slowest]:
+    """Return the slowest task of each coroutine, the slowest first."""
+    longest: dict[int, Slowest] = {}
     for number, task in enumerate(tasks.log.tasks):
         if not task.steps or task.steps[0].call < 0:
             continue
@@ -671,6 +681,7 @@ def slowest(tasks: Tasks) -> list[tuple[int, int, int]]:
         start = task.steps[0].start if first is None else first.time
         end = task.steps[-1].end if task.ended else tasks.end
         function = int(tasks.log.calls.function[task.steps[0].call])
-        if function not in longest or end - start > longest[function][2] - longest[function][1]:
-            longest[function] = (number, start, end)
-    return sorted(longest.values(), key=lambda one: one[1] - one[2])
+        one = Slowest(number, start, end, tasks.place(Where(function, -1)))
+        if function not in longest or end - start > longest[function].end - longest[function].start:
+            longest[function] = one
+    return sorted(longest.values(), key=lambda one: one.start - one.end)

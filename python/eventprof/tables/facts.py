@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _core
 from .._words import plural, show_ns
-from .kinds import WORDS
+from .kinds import NUMBERS, WORDS
 from .loss import Loss
 
 if TYPE_CHECKING:
@@ -90,6 +90,11 @@ class Facts:
     def _has_waits(self) -> bool:
         """Whether it has events of waits, so that waiting need not be told from tenures."""
         return has_waits(self._known)
+
+    @property
+    def _has_tasks(self) -> bool:
+        """Whether it has events of asyncio's tasks."""
+        return bool(self._facts["kinds"] >> NUMBERS["TASK"] & 1)
 
     @property
     def _knows_waited(self) -> bool:
