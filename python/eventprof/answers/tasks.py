@@ -28,6 +28,7 @@ _BY_MODULE = {
     "asyncio.sslproto": "socket", "asyncio.threads": "executor", "asyncio.subprocess": "process",
     "asyncio.base_subprocess": "process",
 }  # fmt: skip
+_FUTURES = "asyncio.futures"
 _SLEEPS = ("sleep", "__sleep0")
 #: A poll that took so long has waited: what it saw was not there when it began.
 _POLL_WAITED_NS = 100_000
@@ -316,6 +317,8 @@ class Tasks:
         calls = self.log.calls
         chain = [step.call] if step.call >= 0 else []
         next_ = -1 if following is None else following.call
+        if next_ >= 0 and calls.kind[next_] == NUMBERS["THROW"]:
+            next_ = -1  # the exception came through what was awaited
         while chain:
             inner = int(self._last[chain[-1]])
             if inner < 0 or not calls.flags[inner] & CALL_FLAGS["yielded"]:
@@ -335,7 +338,10 @@ class Tasks:
         at_end = _NOWHERE if ready is None else Where(ready.caller, ready.line)
         if chain and at_end.function != innermost:
             at_end = Where(innermost, -1)
-        through = -1 if innermost < 0 or self.own[innermost] else innermost
+        waiting = [int(calls.function[call]) for call in chain]
+        while waiting and waiting[-1] >= 0 and self.functions[waiting[-1]][1] == _FUTURES:
+            waiting.pop()  # a future in Python
+        through = waiting[-1] if waiting and not self.own[waiting[-1]] else -1
         where = at_end if innermost >= 0 and self.own[innermost] else self._own_line(chain[::-1])
         return (where if where.function >= 0 else at_end), through
 
@@ -343,7 +349,7 @@ class Tasks:
         for call in reversed(chain):
             function = int(self.log.calls.function[call])
             name, module = self.functions[function][:2] if function >= 0 else (None, None)
-            if module == "asyncio.futures":
+            if module == _FUTURES:
                 continue
             if module == "asyncio.tasks" and name in _SLEEPS:
                 return "sleep"

@@ -35,8 +35,9 @@ put(ep_log *log, ep_frame *place_frame, ep_task_what what, uint64_t value)
 {
     uint32_t name = atomic_load_explicit(&task_name, memory_order_relaxed);
     uint32_t place = ep_py_place(log, name, place_frame);
-    ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), EP_KIND_TASK, place,
-                        EP_TASK_WORD(what, value));
+    uint64_t ticks = ep_clock_ticks();
+    ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_TASK, place, EP_TASK_WORD(what, value));
+    log->not_before = ticks;
 }
 
 /* How long it is until a time of the loop's clock, which is time.monotonic(). */

@@ -44,8 +44,8 @@ POINTS = dict(enumerate(("mark", "audit", "line", "instruction", "raise", "rerai
                          "stop_iteration"), 46))  # fmt: skip
 VALUES = (
     dict(enumerate(("branch", "jump", "counter", "flow", "gc_collected", "create", "destroy"), 54))
-    | dict(enumerate(("label", "label_text", "wait_begin", "wait", "waker"), 64))
-    | {72: "wait_object", 73: "pipe_write"}
+    | dict(enumerate(("label", "label_text", "wait_begin", "wait", "waker", "task"), 64))
+    | {70: "wait_object", 71: "pipe_write"}
 )
 BLOCKS = ((10, "malloc"), (15, "calloc"), (20, "realloc"), (25, "realloc_free"), (30, "free"),
           (35, "realloc_failed"))  # fmt: skip
