@@ -47,14 +47,11 @@ def _link(link: Link) -> str:
     return f"{time} for {WORDS[link.what]} in {at(*link.at[:3])}"
 
 
-def chain(links: list[Link], whole: int) -> str:
-    """Return a task's time and what it went to, in one line."""
+def chain(links: list[Link], whole: int) -> list[str]:
+    """Return what a task's time went to, a line for each link."""
     shown = [link for link in links if link.ns >= whole * _SMALLEST][:_MOST_LINKS]
     rest = whole - sum(link.ns for link in shown)
-    texts = [_link(link) for link in shown]
-    if rest > 0 and texts:
-        texts.append(f"{show_ns(rest)} for the rest")
-    return f"{show_ns(whole)}: {', '.join(texts)}"
+    return [_link(link) for link in shown] + ([f"{show_ns(rest)} the rest"] if rest > 0 else [])
 
 
 def _about(one: Awaits) -> list[str]:
@@ -69,7 +66,8 @@ def _about(one: Awaits) -> list[str]:
     late = one.queued + one.unseen
     if 20 * late >= one.total:
         up_to = "up to " if one.unseen > 0 else ""
-        names = [f"{ran(before)} ({show_ns(time)})" for before, time in one.before[:3]]
+        long = [(before, time) for before, time in one.before[:3] if 20 * time >= late]
+        names = [f"{ran(before)} ({show_ns(time)})" for before, time in long]
         behind = f", behind {', '.join(names)}" if names else ""
         lines.append(f"then queued for {up_to}{show_ns(late)}{behind}")
     return lines
@@ -106,7 +104,8 @@ def lines_of(tasks: Tasks, limit: int, width: int, *, plain: bool) -> list[str]:
     lines.append("the slowest task of each coroutine")
     for task, start, end, where in slowest(tasks)[: limit or None]:
         links = links_of(tasks, task, start, end)
-        lines.append(f"  {tasks.names[task]}, {at(*where)}, {chain(links, end - start)}")
+        lines.append(f"{show_ns(end - start)}  {tasks.names[task]}, {at(*where)}")
+        lines += [f"        {link}" for link in chain(links, end - start)]
     return [clean(line, plain=plain)[:width] for line in lines]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 RECORDING, METADATA, STRINGS, NAMES, SITES, THREADS, OPEN, RESIDENT, EVENTS, INDEX = range(1, 11)
 TASKS, WINDOWS, KINDS, OWN = 11, 12, 13, 14
 OPENS, CLOSES = {1, 4, 5, 7, 40, 42, 44}, {2, 3, 6, 8, 9, 41, 43, 45}
-POINTS, VALUES = {*range(46, 54)}, {*range(54, 61), *range(64, 69), 72, 73}
+POINTS, VALUES = {*range(46, 54)}, {*range(54, 61), *range(64, 72)}
 WITHOUT_ADDRESS = VALUES - {59, 60}  # their word is a value
 ALLOCATIONS, FREES = {*range(10, 25), *range(35, 40)}, {*range(25, 35)}
 MEM, OBJ = 1, 2

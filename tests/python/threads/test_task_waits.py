@@ -605,9 +605,11 @@ def test_the_verb(tmp_path, capsys):
     assert text.splitlines()[0].endswith("of it queued in their loop")
     assert "for a time in service.<locals>.download (" in text
     slow = text.partition("the slowest task of each coroutine\n")[2]
-    (line,) = [line for line in slow.splitlines() if ".download (" in line.split(":")[0]]
-    assert "queued behind service.<locals>.resize (" in line
-    assert "in a step of service.<locals>.upload" in line
+    lines = slow.splitlines()
+    (head,) = [number for number, line in enumerate(lines)
+               if ".download (" in line and not line.startswith("   ")]  # fmt: skip
+    assert "queued behind service.<locals>.resize (" in lines[head + 1]
+    assert lines[head + 1].endswith("in a step of service.<locals>.upload")
 
 
 def test_the_verb_for_programs(tmp_path, capsys):

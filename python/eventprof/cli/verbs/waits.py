@@ -45,7 +45,7 @@ def _run_tasks(trace: Trace, arguments: argparse.Namespace) -> int:
     tell_missing(trace, arguments)
     tasks = Tasks(trace)
     if not arguments.json:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 300
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
         lines = lines_of(tasks, arguments.limit, width, plain=False)
         print("\n".join(cut(lines, arguments.budget)))
         return 0
