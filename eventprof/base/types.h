@@ -211,8 +211,8 @@ ep_wait_what(uint64_t word)
  * are known by their address: a task has it from before its first step to after its last one. */
 typedef enum ep_task_what {
     EP_TASK_STEP,        /* right before the call, resume or throw that is a step of this task */
-    EP_TASK_READY,       /* the next step of this task is put into the queue of its loop; the caller is where
-                          * it awaited */
+    EP_TASK_READY,       /* the next step of this task is put into the queue of its loop; the caller
+                          * is where it awaited */
     EP_TASK_AWAITED,     /* right before READY: the task that it awaited, and that has ended */
     EP_TASK_CALLBACK,    /* another callback is made: it waits in the queue, for a time, or for a file */
     EP_TASK_RUN,         /* right before the call that runs this callback; 0: one that steps a task */

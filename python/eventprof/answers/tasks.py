@@ -5,12 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..tables.event_rows import name_column, number
 from ..tables.column import Column, Words, encode
+from ..tables.event_rows import name_column, number
 from ..tables.kinds import CALL_FLAGS, NUMBERS
 from ..tables.table import Table
 from ..tables.tasks import Event, Run, Step, TaskLog
@@ -222,7 +223,7 @@ class Tasks:
     def _own_line(self, chain: list[int]) -> Where:
         """Return the innermost own line of calls, the innermost of which is first."""
         calls = self.log.calls
-        for inner, outer in zip(chain, chain[1:], strict=False):
+        for inner, outer in pairwise(chain):
             if self.own[calls.function[outer]]:
                 return Where(int(calls.function[outer]), int(calls.line[inner]))
         return _NOWHERE
@@ -361,7 +362,7 @@ class Tasks:
         return (cause.hint if cause is not None else "") or "other"
 
     def _find(self) -> Iterator[Pause]:
-        for number, task in enumerate(self.log.tasks):
+        for task_number, task in enumerate(self.log.tasks):
             steps: list[Step | None] = [None, *task.steps]
             for index, before in enumerate(steps):
                 after = task.steps[index] if index < len(task.steps) else None
@@ -370,7 +371,7 @@ class Tasks:
                     continue  # it began before the window, eagerly, or not within the window
                 if after is None and (before is None or task.ended):
                     continue
-                yield self._pause(number, before, after, ready)
+                yield self._pause(task_number, before, after, ready)
 
     def _pause(
         self, number: int, before: Step | None, after: Step | None, ready: Event | None
@@ -680,14 +681,14 @@ class Slowest(NamedTuple):
 def slowest(tasks: Tasks) -> list[Slowest]:
     """Return the slowest task of each coroutine, the slowest first."""
     longest: dict[int, Slowest] = {}
-    for number, task in enumerate(tasks.log.tasks):
+    for task_number, task in enumerate(tasks.log.tasks):
         if not task.steps or task.steps[0].call < 0:
             continue
         first = task.ready[0]
         start = task.steps[0].start if first is None else first.time
         end = task.steps[-1].end if task.ended else tasks.end
         function = int(tasks.log.calls.function[task.steps[0].call])
-        one = Slowest(number, start, end, tasks.place(Where(function, -1)))
+        one = Slowest(task_number, start, end, tasks.place(Where(function, -1)))
         if function not in longest or end - start > longest[function].end - longest[function].start:
             longest[function] = one
     return sorted(longest.values(), key=lambda one: one.start - one.end)

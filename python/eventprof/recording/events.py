@@ -48,7 +48,9 @@ CODE_KINDS = sum(1 << row[0] for row in KINDS if row[2] in _CODE_WORDS)
 EVENTS = tuple(dict.fromkeys(row[2] for row in KINDS))
 #: Events that are recorded by default.
 DEFAULT_EVENTS = tuple(
-    word for word in EVENTS if word in (*OF_CALLS, *OF_TASKS, *OF_C_CALLS, *_BLOCK_WORDS, *BESIDE["marks"])
+    word
+    for word in EVENTS
+    if word in (*OF_CALLS, *OF_TASKS, *OF_C_CALLS, *_BLOCK_WORDS, *BESIDE["marks"])
 )
 
 

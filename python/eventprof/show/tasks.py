@@ -10,7 +10,7 @@ from ..base.text import clean, short_path
 from .tree import percent
 
 if TYPE_CHECKING:
-    from ..trace import Trace
+    pass
 
 #: After "awaited": the words for a kind.
 WORDS = {

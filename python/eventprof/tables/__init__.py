@@ -3,6 +3,6 @@
 #: The tables of a trace, which are its attributes.
 TABLES = (
     "events", "calls", "allocations", "functions", "lines", "memory", "resident", "threads",
-    "processes", "tree", "own", "gil", "waits", "tasks", "marks", "spans", "counters", "flows", "labels",
-    "requests", "gc", "audit", "objects", "runtime",
+    "processes", "tree", "own", "gil", "waits", "tasks", "marks", "spans", "counters", "flows",
+    "labels", "requests", "gc", "audit", "objects", "runtime",
 )  # fmt: skip

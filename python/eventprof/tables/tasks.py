@@ -123,12 +123,14 @@ class Calls:
             first = np.searchsorted(self.start[rows], times[chosen], side="left")
             for more in range(_TRIES):
                 open_ = found[chosen] < 0
-                row = rows[np.minimum(first[open_] + more, len(rows) - 1)] if len(rows) else []
+                if not len(rows):
+                    break
+                row = rows[np.minimum(first[open_] + more, len(rows) - 1)]
                 right = (first[open_] + more < len(rows)) & (
                     self.parent[row] == parents[chosen[open_]]
                 )
                 right &= self.kind[row] != NUMBERS["C_CALL"]
-                found[chosen[open_][right]] = np.asarray(row)[right]
+                found[chosen[open_][right]] = row[right]
         return found
 
 
@@ -178,11 +180,12 @@ class TaskLog:
         self._made: dict[tuple[int, int], int] = {}
         self._was_run: set[int] = set()
         before: dict[int, tuple[int, int]] = defaultdict(lambda: (-1, -1))
-        all_columns = [what, value, call, process[thread], *columns]
-        for sort, number, begun, of, *of_event in zip(
-            *(column.tolist() for column in all_columns), strict=True
-        ):
-            event = Event(*of_event, *before.pop(of_event[1], (-1, -1)))
+        every = zip(
+            *(each.tolist() for each in (what, value, call, process[thread], *columns)),
+            strict=True,
+        )
+        for sort, number, begun, of, when, on, within, caller, line in every:
+            event = Event(when, on, within, caller, line, *before.pop(on, (-1, -1)))
             key = (of, number)
             if sort == _STEP:
                 self._step(key, begun, event)

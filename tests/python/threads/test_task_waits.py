@@ -58,9 +58,7 @@ def check(trace):
     for number, task in enumerate(tasks.log.tasks):
         pauses = tasks.pauses_of[number]
         for pause in pauses:
-            assert not any(
-                step.start < pause.end and pause.start < step.end for step in task.steps
-            )
+            assert not any(step.start < pause.end and pause.start < step.end for step in task.steps)
             # Nothing ran twice at a time, and not more than there was time.
             runs = tasks.runs_between(pause.thread, pause.ready, pause.end) if pause.queued else []
             assert sum(ns for _, ns in runs) <= pause.queued
@@ -72,9 +70,7 @@ def check(trace):
 
 def rows_of(trace, task, *, start=False):
     """The rows of a task, but for that of its start."""
-    return [
-        row for row in trace.tasks if row.task_name == task and (start or row.kind != "start")
-    ]
+    return [row for row in trace.tasks if row.task_name == task and (start or row.kind != "start")]
 
 
 def mark_time(trace, name):
