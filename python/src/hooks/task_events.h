@@ -20,8 +20,8 @@ static inline uint32_t
 ep_py_open_site(ep_log *log, PyCodeObject *code, ep_frame *frame)
 {
     ep_frame *caller = frame != NULL ? ep_frame_previous(frame) : NULL;
-    uintptr_t instruction = caller != NULL ? ep_frame_instruction(caller) : 0;
-    uint32_t id = ep_site_find((uintptr_t)code, instruction);
+    uintptr_t from = caller != NULL ? ep_frame_instruction(caller) : 0;
+    uint32_t id = ep_site_find((uintptr_t)code, from);
     return EP_LIKELY(id != 0) ? id : ep_py_open_site_slow(log, code, frame);
 }
 

@@ -31,9 +31,7 @@ FIELDS = {
     "stats": ("a row for each function", (
         "handle", *(column.name for column in described("functions")),
     )),
-    "waits": ("a row for each place where threads waited, the longest in all first; with --tasks a "
-              "row for each where asyncio's tasks did, with queued, unseen and before, and slowest "
-              "in the head", (
+    "waits": ("a row for each place where threads, or with --tasks asyncio's tasks, waited", (
         "kind", "name", "file", "line", "through", "total", "longest", "times", "at_once",
         "threads", "wakers", "meanwhile",
     )),
