@@ -669,6 +669,16 @@ def links_of(tasks: Tasks, task: int, start: int, end: int) -> list[Link]:
     return sorted(links, key=lambda link: -link.ns)
 
 
+def task_at(tasks: Tasks, thread: int, time: int) -> int | None:
+    """Return the task that a thread stepped at a time: of steps within each other the innermost."""
+    found = [
+        step
+        for step in tasks.log.step_of.values()
+        if step.thread == thread and step.start <= time <= step.end
+    ]
+    return max(found, key=lambda step: step.start).task if found else None
+
+
 class Slowest(NamedTuple):
     """A task, from when it was made to its end."""
 

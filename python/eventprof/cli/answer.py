@@ -15,6 +15,7 @@ from . import rows as _rows
 from .files import missing_parts
 
 if TYPE_CHECKING:
+    from ..answers.tasks import Link
     from ..trace import Trace
 
 _T = TypeVar("_T")
@@ -41,6 +42,11 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
 def characters(budget: int | None) -> int | None:
     """Return the number of characters for a number of tokens; None: no limit."""
     return None if budget is None else budget * _CHARACTERS_A_TOKEN
+
+
+def link_row(link: Link) -> dict[str, Any]:
+    """Return a part of a task's time as a row."""
+    return {"what": link.what, **link.at._asdict(), "own": link.own, "time": link.ns}
 
 
 def document(

@@ -180,10 +180,8 @@ class TaskLog:
         self._made: dict[tuple[int, int], int] = {}
         self._was_run: set[int] = set()
         before: dict[int, tuple[int, int]] = defaultdict(lambda: (-1, -1))
-        every = zip(
-            *(each.tolist() for each in (what, value, call, process[thread], *columns)),
-            strict=True,
-        )
+        arrays: list[Array] = [what, value, call, process[thread], *columns]
+        every = zip(*(each.tolist() for each in arrays), strict=True)
         for sort, number, begun, of, when, on, within, caller, line in every:
             event = Event(when, on, within, caller, line, *before.pop(on, (-1, -1)))
             key = (of, number)

@@ -624,6 +624,38 @@ def test_the_verb_for_programs(tmp_path, capsys):
     assert sum(link["time"] for link in one["links"] if link["own"]) <= one["total"]
 
 
+def test_a_request_is_told_by_its_task(tmp_path, capsys):
+    def resize():
+        threading.Event().wait(0.03)
+
+    async def upload():
+        await asyncio.sleep(0)
+        resize()
+
+    async def serve():
+        with eventprof.request("/"):
+            await asyncio.sleep(0.005)
+
+    async def main():
+        await asyncio.gather(serve(), upload())
+
+    path = str(tmp_path / "requests.epr")
+    with eventprof.record(memory=False, output=path) as rec:
+        asyncio.run(main())
+    (request,) = rec.trace.requests["request"].tolist()
+
+    assert command_line(["requests", path, "--request", request]) == 0
+    text = capsys.readouterr().out.partition("what its time went to\n")[2]
+    assert "queued behind " in text.splitlines()[0]
+    assert ".resize (" in text.splitlines()[0]
+
+    assert command_line(["requests", path, "--request", request, "--json"]) == 0
+    links = json.loads(capsys.readouterr().out)["links"]
+    assert (links[0]["what"], links[0]["own"]) == ("queued", True)
+    (total,) = rec.trace.requests["total"].tolist()
+    assert sum(link["time"] for link in links) <= total
+
+
 def test_a_recording_without_tasks_says_so(tmp_path, capsys):
     path = tmp_path / "no.epr"
     with eventprof.record(events=["call", "return"], output=path):

@@ -2,7 +2,8 @@
 
 A request is what a middleware of eventprof saw, or what the program calls eventprof.request. busy
 is how long its calls were open; in the rest of the time it waited as a task. waited is the part of
-busy in which another thread had the interpreter's lock.
+busy in which another thread had the interpreter's lock. Of one request that a task served: what its
+time went to, with what the task awaited and what ran before it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import Failure, rows
-from ..answer import add_budget, add_json, cut, document, table_rows, tell_missing
+from ..answer import add_budget, add_json, cut, document, link_row, table_rows, tell_missing
 from ..files import add_file, load
 
 if TYPE_CHECKING:
+    from ...answers.tasks import Link
     from ...tables.table import Table
     from ...trace import Trace
 
@@ -78,8 +80,35 @@ def _one(trace: Trace, table: Table, arguments: argparse.Namespace) -> int:
     count = len(functions)
     functions = functions[: arguments.limit or None]
     handles = [f"fn-{row}" for row in functions["function"].tolist()]
-    _answer(trace, functions, handles, count - len(functions), arguments, _function_lines)
+    (row,) = np.flatnonzero(np.asarray(table["request"]) == arguments.request)[:1].tolist()
+    span = int(table["span"][row])
+    links = _links(trace, span, int(table["start"][row]), int(table["total"][row]))
+
+    def lines(functions: Table) -> list[str]:
+        return [*_function_lines(functions), *_link_lines(links, int(table["total"][row]))]
+
+    more = {"links": [link_row(link) for link in links]} if links else {}
+    _answer(trace, functions, handles, count - len(functions), arguments, lines, **more)
     return 0
+
+
+def _links(trace: Trace, span: int, start: int, total: int) -> list[Link]:
+    """Return what the time of a request went to, if a task served it."""
+    from ...answers.tasks import Tasks, links_of, task_at
+
+    if not trace._has_tasks:
+        return []
+    tasks = Tasks(trace)
+    task = task_at(tasks, int(trace.spans["thread"][span]), start)
+    return [] if task is None else links_of(tasks, task, start, start + total)
+
+
+def _link_lines(links: list[Link], total: int) -> list[str]:
+    from ...show.tasks import chain
+
+    return (
+        ["what its time went to", *(f"  {link}" for link in chain(links, total))] if links else []
+    )
 
 
 def _answer(
@@ -89,11 +118,12 @@ def _answer(
     left_out: int,
     arguments: argparse.Namespace,
     lines: Any,
+    **more: Any,
 ) -> None:
     tell_missing(trace, arguments)
     if arguments.json:
         print(document("requests", trace, table_rows(table, handles), left_out=left_out,
-                       budget=arguments.budget, file=arguments.file))  # fmt: skip
+                       budget=arguments.budget, file=arguments.file, **more))  # fmt: skip
         return
     text = lines(table)
     if left_out:

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from .. import Failure, rows
-from ..answer import add_budget, add_json, cut, document, tell_missing
+from ..answer import add_budget, add_json, cut, document, link_row, tell_missing
 from ..files import add_file, load
 
 if TYPE_CHECKING:
@@ -68,10 +68,7 @@ def _run_tasks(trace: Trace, arguments: argparse.Namespace) -> int:
         {
             "task": tasks.names[task], **dict(zip(place, at, strict=True)),
             "start": start, "total": end - start,
-            "links": [
-                {"what": link.what, **link.at._asdict(), "own": link.own, "time": link.ns}
-                for link in links_of(tasks, task, start, end)
-            ],
+            "links": [link_row(link) for link in links_of(tasks, task, start, end)],
         }
         for task, start, end, at in slowest(tasks)[: arguments.limit or None]
     ]  # fmt: skip
