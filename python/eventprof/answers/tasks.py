@@ -283,12 +283,22 @@ class Tasks:
         return bool(self.own[where.function])
 
     def _work_of_executor(self, chain: list[int]) -> Where | None:
-        """Return the function whose end a thread of an executor reports."""
-        for call in chain:
-            if self.functions[self.log.calls.function[call]][0] == "_WorkItem.run":
-                found = self._innermost_own(call)
-                return found if self._is_own(found) else None
+        """Return the own function whose end a thread of an executor reports; None: unknown."""
+        for report, call in pairwise(chain):
+            if self.functions[self.log.calls.function[call]][0] != "_WorkItem.run":
+                continue
+            rows = [row for row in self._children(call) if row < report]
+            while rows:
+                row = rows[-1]
+                if self.own[self.log.calls.function[row]]:
+                    return Where(int(self.log.calls.function[row]), -1)
+                rows = self._by_length(row)
         return None
+
+    def _by_length(self, call: int) -> list[int]:
+        """Return the calls right within a call, the longest last."""
+        calls = self.log.calls
+        return sorted(self._children(call), key=lambda row: calls.end[row] - calls.start[row])
 
     def _waits_for_file(self, made: Event) -> bool:
         call, calls = made.call, self.log.calls
@@ -432,12 +442,11 @@ class Tasks:
                 found = function
             elif row != top and outer < 0 and calls.kind[row] != NUMBERS["C_CALL"]:
                 outer = function
-            longest, longest_ns = -1, -1
-            for inner in self._children(row):
-                ns = int(calls.end[inner] - calls.start[inner])
-                if ns > longest_ns:
-                    longest, longest_ns = inner, ns
-            row = longest if 2 * longest_ns >= calls.end[row] - calls.start[row] else -1
+            longest = (self._by_length(row) or [-1])[-1]
+            half = longest >= 0 and (
+                2 * (calls.end[longest] - calls.start[longest]) >= calls.end[row] - calls.start[row]
+            )
+            row = longest if half else -1
         return Where(found if found >= 0 else outer, -1)
 
     def _children(self, row: int) -> list[int]:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import socket
+import subprocess
 import sys
 import threading
 from collections import Counter
@@ -99,7 +100,8 @@ async def takes(queue):
     await queue.get()
 
 
-def test_a_queue(task_type, backend):
+@pytest.mark.parametrize("c_calls", [True, False])
+def test_a_queue(task_type, backend, c_calls):
     async def main():
         queue = asyncio.Queue()
         taker = asyncio.ensure_future(takes(queue))
@@ -108,7 +110,7 @@ def test_a_queue(task_type, backend):
         giver.set_name("giver")
         await asyncio.gather(taker, giver)
 
-    trace = recorded(main, task_type, backend=backend)
+    trace = recorded(main, task_type, backend=backend, c_calls=c_calls)
 
     (row,) = rows_of(trace, "taker")
     assert (row.kind, row.name, row.through, row.by) == ("queue", "takes", "Queue.get", "gives")
@@ -536,6 +538,84 @@ def test_events_come_right_before_their_calls(backend):
     after = Counter(events["name"][rows + 1].tolist())
     assert set(after) <= {"asyncio", "Handle.__init__", "Handle._run", "TimerHandle.__init__",
                           *(name for name in after if name.endswith("main"))}  # fmt: skip
+
+
+def texts(trace, without=()):
+    return [
+        {name: value for name, value in row._asdict().items() if name not in without}
+        for row in trace.tasks
+    ]
+
+
+def test_files_have_the_same(tmp_path):
+    async def main():
+        queue = asyncio.Queue()
+        await asyncio.gather(takes(queue), gives(queue))
+
+    with eventprof.record(memory=False, output=tmp_path / "a.epr") as rec:
+        asyncio.run(main())
+    rec.trace.save(tmp_path / "archive.epr")
+
+    expected = texts(rec.trace)
+    assert any(row["kind"] == "queue" for row in expected)
+    for name in ("a.epr", "archive.epr"):
+        assert texts(eventprof.open(tmp_path / name)) == expected
+
+
+def test_tasks_of_several_processes(tmp_path):
+    """Those of two processes may have the same addresses."""
+    program = """
+import asyncio, eventprof, sys
+async def job():
+    await asyncio.sleep(0.001)
+async def main():
+    for number in range(20):
+        await asyncio.create_task(job(), name=f"{sys.argv[1]} {number}")
+with eventprof.record(memory=False, output=sys.argv[1]):
+    asyncio.run(main())
+"""
+    paths = [str(tmp_path / name) for name in ("a.epr", "b.epr")]
+    for path in paths:
+        subprocess.run([sys.executable, "-c", program, path], check=True)
+
+    merged = eventprof.merge([eventprof.open(path) for path in paths])
+
+    check(merged)
+    for path in paths:
+        for number in range(20):
+            rows = rows_of(merged, f"{path} {number}", start=True)
+            assert [row.kind for row in rows] == ["start", "sleep"]
+            assert len({row.task for row in rows}) == 1
+
+
+def test_a_ring_that_lost_the_beginning(backend):
+    async def main():
+        for _ in range(3000):
+            await asyncio.create_task(leaves(), name="job")
+
+    async def leaves():
+        await asyncio.sleep(0)
+
+    with pytest.warns(eventprof.EventsLostWarning):
+        trace = recorded(main, backend=backend, buffer=1 << 20, on_full="overwrite")
+
+    assert trace.loss
+    kinds = Counter(row.kind for row in rows_of(trace, "job", start=True))
+    assert kinds["sleep"] > 10
+    assert abs(kinds["sleep"] - kinds["start"]) <= 1
+
+
+def test_own_calls_alone(backend):
+    """Without the calls of asyncio, what made a task ready is not known."""
+
+    async def main():
+        queue = asyncio.Queue()
+        await asyncio.gather(takes(queue), gives(queue))
+
+    trace = recorded(main, backend=backend, include=["*test_task_waits*"])
+
+    (row,) = [row for row in trace.tasks if row.name == "takes"]
+    assert (row.ready, row.queued, row.by) == (None, None, None)
 
 
 def test_only_with_calls():
