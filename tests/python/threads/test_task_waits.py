@@ -430,7 +430,8 @@ class Program:
         self.released: tuple[int, str] = (0, "")
 
     def name(self):
-        return asyncio.current_task().get_name()
+        # From 3.14 on the function in C does not know tasks in Python.
+        return (asyncio.current_task() or asyncio.tasks._py_current_task()).get_name()
 
     def start(self, coroutine):
         self.tasks += 1
