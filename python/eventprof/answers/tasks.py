@@ -620,7 +620,8 @@ class Link(NamedTuple):
     Attributes
     ----------
     what : str
-        "work", "queued" or one of `KINDS`.
+        "work", "queued", "loop" (in the queue, while the loop ran nothing that is known: it began
+        its turn, or had no processor), or one of `KINDS`.
     at : Before
         Where it worked, what ran before it, or what it awaited.
     own : bool
@@ -660,8 +661,11 @@ def links_of(tasks: Tasks, task: int, start: int, end: int) -> list[Link]:
             late = close
             if pause.queued > 0:
                 late = min(max(pause.ready - pause.unseen, open_), close)
+                idle = close - late
                 for run, ns in tasks.runs_between(pause.thread, late, close):
                     sums["queued", tasks.before(run), own] += ns
+                    idle -= ns
+                sums["loop", Before(None, None, None), own] += idle
             by = -1 if pause.cause is None else pause.cause.task
             if pause.kind == "task" and by >= 0 and by not in seen and late > open_:
                 before = sum(sums.values())
@@ -674,7 +678,7 @@ def links_of(tasks: Tasks, task: int, start: int, end: int) -> list[Link]:
         seen.discard(number)
 
     add(task, start, end)
-    links = [Link(what, at, own, ns) for (what, at, own), ns in sums.items()]
+    links = [Link(what, at, own, ns) for (what, at, own), ns in sums.items() if ns > 0]
     return sorted(links, key=lambda link: -link.ns)
 
 

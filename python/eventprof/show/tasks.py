@@ -42,6 +42,8 @@ def _link(link: Link) -> str:
         return f"{time} queued behind {ran(link.at)}"
     if link.what == "work":
         return f"{time} own work" if link.own else f"{time} work of {at(*link.at[:3])}"
+    if link.what == "loop":
+        return f"{time} in the loop itself, or without a processor"
     if link.what == "start":
         return f"{time} to its first step"
     return f"{time} for {WORDS[link.what]} in {at(*link.at[:3])}"
