@@ -687,8 +687,10 @@ def test_the_verb(tmp_path, capsys):
     lines = slow.splitlines()
     (head,) = [number for number, line in enumerate(lines)
                if ".download (" in line and not line.startswith("   ")]  # fmt: skip
-    assert "queued behind service.<locals>.resize (" in lines[head + 1]
-    assert lines[head + 1].endswith("in a step of service.<locals>.upload")
+    queued = [
+        line for line in lines[head + 1 :] if "queued behind service.<locals>.resize (" in line
+    ]
+    assert queued[0].endswith("in a step of service.<locals>.upload")
 
 
 def test_the_verb_for_programs(tmp_path, capsys):
@@ -702,7 +704,7 @@ def test_the_verb_for_programs(tmp_path, capsys):
               and row["kind"] == "sleep"]  # fmt: skip
     assert row["before"][0]["name"].endswith("resize")
     (one,) = [one for one in answer["slowest"] if one["name"].endswith("download")]
-    assert one["links"][0]["what"] == "queued"
+    assert any(link["what"] == "queued" for link in one["links"])
     # Shares of a time are not more than that time, each link by itself.
     assert sum(link["time"] for link in one["links"] if link["own"]) <= one["total"]
 
@@ -729,12 +731,14 @@ def test_a_request_is_told_by_its_task(tmp_path, capsys):
 
     assert command_line(["requests", path, "--request", request]) == 0
     text = capsys.readouterr().out.partition("what its time went to\n")[2]
-    assert "queued behind " in text.splitlines()[0]
-    assert ".resize (" in text.splitlines()[0]
+    assert any("queued behind " in line and ".resize (" in line for line in text.splitlines())
 
     assert command_line(["requests", path, "--request", request, "--json"]) == 0
     links = json.loads(capsys.readouterr().out)["links"]
-    assert (links[0]["what"], links[0]["own"]) == ("queued", True)
+    assert any(
+        link["what"] == "queued" and link["own"] and link["name"].endswith("resize")
+        for link in links
+    )
     (total,) = rec.trace.requests["total"].tolist()
     assert sum(link["time"] for link in links) <= total
 
