@@ -284,6 +284,20 @@ ep_opcode_is_resume(unsigned char opcode)
     }
 }
 
+/* While calls are recorded: whether instructions in the code report its events (3.12+); before, true. */
+static inline bool
+ep_code_reports(PyCodeObject *code)
+{
+#ifdef INSTRUMENTED_RESUME
+    const char *begin = ep_code_start(code) + (Py_ssize_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
+    unsigned char opcode = (unsigned char)*begin;
+    return opcode == INSTRUMENTED_RESUME || !ep_opcode_is_resume(opcode);
+#else
+    (void)code;
+    return true;
+#endif
+}
+
 /* Whether it is at the first instruction of its function, or after a yield. There the interpreter switches
  * threads, and reports the call. */
 static inline bool

@@ -198,25 +198,15 @@ end_wait(ep_log *log, ep_lane *lane, ep_frame *frame, uint64_t ticks)
 static void
 report_from_frames(ep_frame *frame)
 {
-#if PY_VERSION_HEX >= 0x030C0000
-    bool reports = true;
-    for (; frame != NULL && reports; frame = ep_frame_previous(frame)) {
-        PyCodeObject *code = ep_frame_code(frame);
-        const unsigned char *begin = (unsigned char *)ep_code_start(code) +
-                                     (size_t)code->_co_firsttraceable * EP_CODE_UNIT_BYTES;
-        reports = *begin == INSTRUMENTED_RESUME || !ep_opcode_is_resume(*begin);
+    while (frame != NULL && ep_code_reports(ep_frame_code(frame))) {
+        frame = ep_frame_previous(frame);
     }
-    if (!reports) {
-        PyObject *module = ep_py_monitoring_module();
-        if (module != NULL) {
-            (void)!ep_py_monitoring_restart(module);
-        }
-        Py_XDECREF(module);
-        PyErr_Clear();
+    PyObject *module = frame != NULL ? ep_py_monitoring_module() : NULL;
+    if (module != NULL) {
+        (void)!ep_py_monitoring_restart(module);
     }
-#else
-    (void)frame;
-#endif
+    Py_XDECREF(module);
+    PyErr_Clear();
 }
 
 /* Windows that began while the greenlet was switched out have not seen its calls begin. */
