@@ -486,8 +486,9 @@ take_run(ep_columns *to, reader *from, size_t end)
     memcpy(&to->time_ns[to->count], &c->time_ns[from->row], rows * sizeof *c->time_ns);
     memcpy(&to->kind[to->count], &c->kind[from->row], rows * sizeof *c->kind);
     memcpy(&to->id[to->count], &c->id[from->row], rows * sizeof *c->id);
+    int32_t thread = from->rows_thread;    /* read once: the stores could change it */
     for (size_t i = 0; i < rows; i++) {
-        to->thread[to->count + i] = from->rows_thread;
+        to->thread[to->count + i] = thread;
     }
     for (; from->block < c->alloc_count && c->alloc_row[from->block] < end; from->block++) {
         to->alloc_row[to->alloc_count] = c->alloc_row[from->block] - from->row + to->count;
