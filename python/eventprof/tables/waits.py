@@ -21,9 +21,7 @@ _BEGIN, _END, _WAKER, _OBJECT, _WRITE = (
     NUMBERS[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER", "WAIT_OBJECT", "PIPE_WRITE")
 )
 _PIPE, _PROCESS = (_core.WAIT_OBJECTS.index(word) for word in ("pipe", "process"))
-_GIL, _LOCK, _GREENLET = (
-    _core.WAIT_WORDS.index(word) for word in ("gil", "lock", "greenlet")
-)
+_GIL, _LOCK, _GREENLET = (_core.WAIT_WORDS.index(word) for word in ("gil", "lock", "greenlet"))
 _KINDS = sum(1 << kind for kind in (_BEGIN, _END, _WAKER, _OBJECT, _WRITE))
 #: Of a wait that went on when the window ended; as in the column flags of calls.
 OPEN_AT_END = 2
