@@ -147,12 +147,14 @@ assert_same_row(const ep_function_stats *row, const ep_function_stats *wanted)
     ck_assert_int_eq(row->own.freed, wanted->own.freed);
     ck_assert_int_eq(row->below.freed, wanted->below.freed);
 #define EP_NODE_FIGURE(name)
+#define EP_WAIT_FIGURE(name, WHAT)
 #define EP_LEAF_FIGURE(name) ck_assert_int_eq(row->own.name, wanted->own.name);
 #include "figures.def"
 #undef EP_LEAF_FIGURE
 #define EP_LEAF_FIGURE(name) ck_assert_int_eq(row->below.name, wanted->below.name);
 #include "figures.def"
 #undef EP_NODE_FIGURE
+#undef EP_WAIT_FIGURE
 #undef EP_LEAF_FIGURE
     ck_assert_int_eq(row->net, wanted->below.allocated - wanted->below.freed);
     ck_assert_int_eq(row->net_self, wanted->own.allocated - wanted->own.freed);
