@@ -196,15 +196,14 @@ typedef enum ep_wait_for {
 
 extern EP_HIDDEN const char *const ep_wait_words[EP_WAIT_FOR_COUNT];
 
-#define EP_WAIT_WORD(what, ns) ((uint64_t)(ns) << 3 | (uint64_t)(what))
-#define EP_WAIT_NS(word) ((int64_t)((word) >> 3))
+#define EP_WAIT_WORD(what, ns) ((uint64_t)(ns) << 4 | (uint64_t)(what))
+#define EP_WAIT_NS(word) ((int64_t)((word) >> 4))
 
-_Static_assert(EP_WAIT_FOR_COUNT == 8, "each number that a word can have means something");
-
+/* Of a damaged file, or of a later version's, it may be none of these. */
 static inline ep_wait_for
 ep_wait_what(uint64_t word)
 {
-    return (ep_wait_for)(word & 7);
+    return (word & 15) < EP_WAIT_FOR_COUNT ? (ep_wait_for)(word & 15) : EP_WAIT_FOR_OTHER;
 }
 
 /* What a TASK says. word 1: an address, or ns << 4, with one of these in its low bits. Tasks and callbacks

@@ -30,6 +30,8 @@ OPEN_AT_END = 2
 _SAME_WAIT_NS = 100_000
 #: A process may begin to wait between the event of a write to its pipe and the write itself.
 _LATE_NS = 1_000_000
+#: The low bits of the value of a wait say what for, or which sort of object; the rest is a number.
+_WHAT_BITS, _WHAT = 4, 15
 
 _COLUMNS = ("time", "thread", "kind", "word", "caller", "caller_line")
 
@@ -71,6 +73,9 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
     writes = {name: events[name][is_write] for name in ("time", "thread", "word")}
     events = {name: values[~is_write] for name, values in events.items()}
     kind, thread, time, word = (events[name] for name in ("kind", "thread", "time", "word"))
+    # Of a damaged file, or of a later version's, it may be none that is known.
+    what = (word & _WHAT).astype(np.int8)
+    what[what >= len(_core.WAIT_WORDS)] = _core.WAIT_WORDS.index("other")
     is_end = kind == _END
     row = np.flatnonzero(is_end)
     before = _before(kind, thread, row, 1)
@@ -86,9 +91,9 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
     is_open[begin[has_begin]] = False
     opened = np.flatnonzero(is_open)
     # Only the parts of a spin for a lock have no begin and no object.
-    is_part = (word[row] & 7 == _LOCK) & ~has_begin & (waker == 0) & ~has_object
+    is_part = (what[row] == _LOCK) & ~has_begin & (waker == 0) & ~has_object
     end = time[row]
-    duration = np.minimum((word[row] >> 3).astype(np.int64), end)
+    duration = np.minimum((word[row] >> _WHAT_BITS).astype(np.int64), end)
     order = np.argsort(np.concatenate([row, opened]), kind="stable")
 
     def with_open(of_ended: Array, of_open: Any) -> Array:
@@ -98,8 +103,7 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
     columns = {
         "start": with_open(end - duration, time[opened]),
         "duration": with_open(duration, trace.duration - time[opened]),
-        # Of a damaged file, or of a later version's, it may be none that is known.
-        "kind": with_open(word[row] & 7, word[opened] & 7).astype(np.int8),  # there are eight
+        "kind": with_open(what[row], what[opened]),
         "object": with_open(object_word, 0),
         "flags": with_open(np.zeros(len(row), np.uint8), OPEN_AT_END),
         "spins": with_open(is_part, False),
@@ -124,13 +128,13 @@ def _before(kind: Array, thread: Array, row: Array, steps: int) -> Array:
 def _find_processes(trace: Recorded, columns: dict[str, Array], writes: dict[str, Array]) -> None:
     """Find wakers in other processes: who wrote to the pipe, and the process that ended."""
     word, waker = columns["object"], columns["waker"]
-    sort, unknown = word & 15, waker < 0
+    sort, unknown = word & _WHAT, waker < 0
     process = process_of_threads(trace)
     first_thread = np.searchsorted(process, np.arange(len(trace.processes))).tolist()
     pids = np.ma.filled(trace.processes["pid"], 0).tolist()
     thread_of = dict(zip(pids, first_thread, strict=True))
     for row in np.flatnonzero(unknown & (word != 0) & (sort == _PROCESS)).tolist():
-        waker[row] = thread_of.get(int(word[row] >> 4), -1)
+        waker[row] = thread_of.get(int(word[row] >> _WHAT_BITS), -1)
     order = np.lexsort((writes["time"], writes["word"]))
     pipe, time, writer = (writes[name][order] for name in ("word", "time", "thread"))
     for row in np.flatnonzero(unknown & (word != 0) & (sort == _PIPE)).tolist():
@@ -221,14 +225,14 @@ def table_of_waits(trace: Recorded, columns: dict[str, Array], more: Iterable[Co
     kind = Column("kind", lambda: columns["kind"], null="never",
                   words=Words(lambda: _core.WAIT_WORDS), doc="what it waited for")  # fmt: skip
     object_words = Words(lambda: _core.WAIT_OBJECTS)
-    known = np.minimum(word & 15, len(_core.WAIT_OBJECTS) - 1).astype(np.int8)
+    known = np.minimum(word & _WHAT, len(_core.WAIT_OBJECTS) - 1).astype(np.int8)
     sort = np.where(word != 0, known, np.int8(-1))
-    no_number = word >> 4 == 0
+    no_number = word >> _WHAT_BITS == 0
     of_table = [
         *(made[name] for name in ("start", "duration", "thread")),
         kind,
         Column("object", lambda: sort, words=object_words, doc="and of which sort that is"),
-        Column("object_id", lambda: word >> 4, np.uint64, null=lambda: no_number, hexadecimal=True,
+        Column("object_id", lambda: word >> _WHAT_BITS, np.uint64, null=lambda: no_number, hexadecimal=True,
                doc="its inode, process number, or address / 8"),
         *(made["waker"], name_column(trace, columns["caller"]), _file(trace, columns["caller"])),
         *(made[name] for name in ("caller_line", "caller", "own_caller", "own_line", "flags")),

@@ -206,12 +206,12 @@ class Replay:
             if kind in WITH_VALUE:
                 self.time_of_two_words.append(time)
             if kind in (WAIT_BEGIN, WAIT):
-                if word & 7 == FOR_GIL:
+                if word & 15 == FOR_GIL:
                     taken[thread] = time
                     if kind == WAIT_BEGIN:  # another part of the wait
                         del taken[thread]
-                if word & 7 not in KEEPS_LOCK and tenure[0] == thread:
-                    tenure[2] = max(tenure[2], time - (word >> 3 if kind == WAIT else 0))
+                if word & 15 not in KEEPS_LOCK and tenure[0] == thread:
+                    tenure[2] = max(tenure[2], time - (word >> 4 if kind == WAIT else 0))
                     ended += tenure[2] - tenure[1]
                     ended_of[thread] += tenure[2] - tenure[1]
                     free = tenure[2]
@@ -220,7 +220,7 @@ class Replay:
                 waits_since[thread] = time
             elif kind == WAIT:
                 waits_since.pop(thread, None)
-                length = min(word >> 3, time)  # what was before the window does not count
+                length = min(word >> 4, time)  # what was before the window does not count
                 waited_of[thread] += length
                 for call, _ in stacks[thread]:  # nor what was before a call
                     calls.others[call] += max(0, length - (time - calls.start[call]))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import io
 import json
 import os
 import queue
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -643,6 +645,29 @@ def test_the_verb_follows_a_chain_of_threads(tmp_path):
     assert "let go on by middle" in block
     assert "was waiting for a lock in middle (program.py:12)" in block
     assert "until last let it go on, which was asleep in last (program.py:7)" in block
+
+
+def test_a_wait_for_what_no_version_knows_is_for_something_else(tmp_path):
+    path = tmp_path / "later.epr"
+    with recorded(output=path):
+        time.sleep(0.01)
+    before = eventprof.open(path)
+    row = the_one(of_kind(before, "sleep"))
+    data = path.read_bytes()
+    sleep = eventprof._core.WAIT_WORDS.index("sleep")
+    word, later = (struct.pack("<Q", row["duration"] << 4 | what) for what in (sleep, 15))
+    assert data.count(word) == 1
+    path.write_bytes(data.replace(word, later))
+
+    trace = eventprof.open(path)
+
+    # Under load it may have waited for something else, too.
+    wanted = of_kind(before, "other")["duration"].sum() + row["duration"]
+    assert of_kind(trace, "other")["duration"].sum() == wanted
+    assert trace._tree.waits["other"] == wanted
+    out = io.StringIO()
+    trace.show_waits(file=out)
+    assert "for something that is not known" in out.getvalue()
 
 
 def test_a_recording_without_waits_says_how_to_have_them(tmp_path):
