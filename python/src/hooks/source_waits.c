@@ -151,11 +151,20 @@ static ep_frame *
 frame_of_thread(void)
 {
     PyThreadState *ts = PyGILState_GetThisThreadState();
-    if (ts == NULL || !ep_py_sites_usable || !ep_py_is_own_interpreter(ts) ||
-        (EP_FRAMES_NEED_STACK && atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed))) {
+    if (ts == NULL || !ep_py_sites_usable || !ep_py_is_own_interpreter(ts)) {
         return NULL;
     }
     return ep_frame_of_program(ep_frame_current(ts));
+}
+
+/* As above, before any event: greenlet frees blocks in the middle of a switch, where 3.11 has no frame that
+ * can be read. It does not wait there. */
+static ep_frame *
+frame_before_event(void)
+{
+    bool may_switch =
+        EP_FRAMES_NEED_STACK && atomic_load_explicit(&ep_py_greenlets, memory_order_relaxed);
+    return may_switch ? NULL : frame_of_thread();
 }
 
 /* A wait that goes on. */
@@ -186,7 +195,7 @@ put_rest(ep_log *log, ep_wait_for what, int64_t ns)
 {
     if (ns > 0) {
         uint32_t site = ep_py_place_unattached(atomic_load_explicit(&names[what], memory_order_relaxed),
-                                               frame_of_thread());
+                                               frame_before_event());
         uint64_t ticks = ep_clock_ticks();
         ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_WAIT, site, EP_WAIT_WORD(what, ns));
         log->not_before = ticks;

@@ -308,7 +308,7 @@ def test_what_was_waited_for_is_named(tmp_path):
 
     table = rec.trace.waits
     found = {
-        (name.rpartition(".")[2], thing): number
+        ((name or "").rpartition(".")[2], thing): number
         for name, thing, number in zip(
             table["name"], table["object"], table["object_id"].filled(0).tolist(), strict=True
         )
