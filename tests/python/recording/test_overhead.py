@@ -136,7 +136,7 @@ def replayed(trace, given):
         trace._core.events("kind").tolist(), trace._core.events("call").tolist(), strict=True
     )
     for kind, call in events:
-        if call < 0:
+        if call < 0 or raw.WORD[kind] == "task":  # its cost is not measured
             continue
         if raw.DOMAIN[kind] is not None:
             in_self[call] += cost[kind]
