@@ -605,7 +605,7 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
         return work < 0.25 * trace.duration or waited < 0.5 * work
 
     # Greenlets of one thread take turns by themselves.
-    if len({trace._thread_rows[row][1] for row in busy.tolist()}) < 2:
+    if len({trace._thread_rows[row][1] or -row for row in busy.tolist()}) < 2:
         return
     if too_little(waited, int(length[busy].sum())):
         return

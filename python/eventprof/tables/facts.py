@@ -36,7 +36,9 @@ def has_waits(metadata: Mapping[str, Any]) -> bool:
     """Whether waits were recorded; of several recordings, in one of them."""
     if "waits" in metadata:
         return bool(metadata["waits"])
-    return "wait" in (metadata.get("options") or {}).get("events", ())
+    options = metadata.get("options")  # of a damaged file, it may be anything
+    events = options.get("events") if isinstance(options, dict) else None
+    return isinstance(events, list | tuple) and "wait" in events
 
 
 class Facts:
