@@ -751,6 +751,7 @@ COUNTED(2, clock_nanosleep,
 
 COUNTED(3, poll, (struct pollfd *a, nfds_t b, int c), (a, b, c))
 COUNTED_FROM(20000, 3, ssize_t, read, (int a, void *b, size_t c), (a, b, c))
+COUNTED_FROM(20000, 3, ssize_t, write, (int a, const void *b, size_t c), (a, b, c))
 COUNTED(4, waitpid, (pid_t a, int *b, int c), (a, b, c))
 
 long long
