@@ -21,7 +21,9 @@ _BEGIN, _END, _WAKER, _OBJECT, _WRITE = (
     NUMBERS[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER", "WAIT_OBJECT", "PIPE_WRITE")
 )
 _PIPE, _PROCESS = (_core.WAIT_OBJECTS.index(word) for word in ("pipe", "process"))
-_GIL, _LOCK, _GREENLET = (_core.WAIT_WORDS.index(word) for word in ("gil", "lock", "greenlet"))
+_GIL, _LOCK, _PROCESSOR, _OTHER = (
+    _core.WAIT_WORDS.index(word) for word in ("gil", "lock", "processor", "other")
+)
 _KINDS = sum(1 << kind for kind in (_BEGIN, _END, _WAKER, _OBJECT, _WRITE))
 #: Of a wait that went on when the window ended; as in the column flags of calls.
 OPEN_AT_END = 2
@@ -75,7 +77,7 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
     kind, thread, time, word = (events[name] for name in ("kind", "thread", "time", "word"))
     # Of a damaged file, or of a later version's, it may be none that is known.
     what = (word & _WHAT).astype(np.int8)
-    what[what >= len(_core.WAIT_WORDS)] = _core.WAIT_WORDS.index("other")
+    what[what >= len(_core.WAIT_WORDS)] = _OTHER
     is_end = kind == _END
     row = np.flatnonzero(is_end)
     before = _before(kind, thread, row, 1)
@@ -151,18 +153,20 @@ def _wakers(trace: Recorded, native: Array, columns: dict[str, Array]) -> Array:
     """Return the rows of threads that had these numbers of the system then; -1: none.
 
     Greenlets of a thread have the thread's number, as have threads that lived one after the other:
-    it is the one that had events around that time, and was not switched out.
+    it is the one that had events around that time, and did not wait itself: a greenlet that is
+    switched out waits.
     """
     threads = trace.threads
     id_of, first, last = (np.ma.filled(threads[name], 0) for name in ("native_id", "first", "last"))
     start, kind = columns["start"], columns["kind"]
     end = start + columns["duration"]
+    is_exact = (kind != _GIL) & (kind != _PROCESSOR) & (kind != _OTHER)
     found = np.full(len(native), -1, np.int32)
     for native_id in np.unique(native[native > 0]):
         wanted = np.flatnonzero(native == native_id)
         time = end[wanted]
         for row in np.flatnonzero(id_of == native_id).tolist():
-            out = np.flatnonzero((columns["thread"] == row) & (kind == _GREENLET))
+            out = np.flatnonzero((columns["thread"] == row) & is_exact)
             before = np.searchsorted(start[out], time, "right") - 1
             is_out = (before >= 0) & (time < np.append(end[out], -1)[before])
             is_it = (first[row] <= time) & (time <= last[row]) & ~is_out
