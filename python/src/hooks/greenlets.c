@@ -198,6 +198,7 @@ end_wait(ep_log *log, ep_lane *lane, ep_frame *frame, uint64_t ticks)
 static void
 report_from_frames(ep_frame *frame)
 {
+#if EP_HAS_MONITORING
     while (frame != NULL && ep_code_reports(ep_frame_code(frame))) {
         frame = ep_frame_previous(frame);
     }
@@ -207,6 +208,9 @@ report_from_frames(ep_frame *frame)
     }
     Py_XDECREF(module);
     PyErr_Clear();
+#else
+    (void)frame;
+#endif
 }
 
 /* Windows that began while the greenlet was switched out have not seen its calls begin. */
