@@ -318,8 +318,7 @@ class Tasks:
             return 0
         if ends[poll] - starts[poll] >= _POLL_WAITED_NS or poll == 0:
             return max(time - max(ends[poll], since), 0)
-        busy = starts[poll] - max(ends[poll - 1], since)
-        return max(time - max(ends[poll], since), 0) + max(busy, 0)
+        return max(time - max(ends[poll - 1], since), 0)
 
     # ---- Pauses ------------------------------------------------------------------------------
 

