@@ -5,9 +5,12 @@ A rule is a function in rules.py: it looks at the tree of calls and yields findi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .._words import plural
 from .tree import Tree
@@ -85,6 +88,25 @@ class Case:
         """The time in calls of all threads, in ns; at least 1."""
         return max(int(self.tree.nodes["total"][0]), 1)
 
+    @cached_property
+    def called_by_own(self) -> Array:
+        """Whether own code called each node."""
+        called: Array = self.own[np.maximum(self.tree.caller, -1)]
+        return called
+
+    def functions_named(self, names: Collection[tuple[str, str]]) -> list[int]:
+        """Return the rows of functions by module and name."""
+        return [row for row, each in enumerate(self.tree.functions) if (each[1], each[0]) in names]
+
+    def nodes_of(self, functions: Sequence[int]) -> Array:
+        """Return the nodes of some functions."""
+        return np.flatnonzero(np.isin(self.tree.function, functions))
+
+    def own_nodes_of(self, functions: Sequence[int]) -> Array:
+        """Return the nodes of some functions that own code called."""
+        nodes = self.nodes_of(functions)
+        return nodes[self.called_by_own[nodes]]
+
     def node_evidence(self, node: int) -> Evidence:
         """Make the evidence for a node: its function, and the line that called it."""
         tree = self.tree
@@ -101,6 +123,12 @@ class Case:
         """Make the evidence for an own line, or for a whole function if the line is not known."""
         name, _, file, first, _ = self.tree.functions[function]
         return Evidence(name or "(no name)", file, line if line > 0 else first)
+
+
+def falling(nodes: Array, figure: Array) -> Array:
+    """Return nodes in order of a figure of all nodes, the largest first."""
+    ordered: Array = nodes[np.argsort(-figure[nodes], kind="stable")]
+    return ordered
 
 
 def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:

@@ -17,7 +17,7 @@ from .. import _core
 from .._words import show_bytes, show_ns
 from ..tables.column import Array
 from ..tables.event_rows import AT_A_TIME, parts_of_columns
-from .findings import Case, Evidence, Finding
+from .findings import Case, Evidence, Finding, falling
 from .rules_of_waits import full_queue, held_locks, small_pool
 
 Rule: TypeAlias = Callable[[Case], Iterator[Finding]]
@@ -76,15 +76,14 @@ def calls_in_a_loop(case: Case) -> Iterator[Finding]:
     row_of = np.full(len(tree.functions) + 1, -1)
     for number, (known, module, *_) in enumerate(tree.functions):
         row_of[number] = wanted.get((module, known or ""), -1)
-    called = case.own[np.maximum(tree.caller, -1)]
     calls = tree.own("calls")
     around = np.maximum(tree.own("calls") + tree.own("resumes"), 1)[tree.parent]
     rows = row_of[np.maximum(tree.function, -1)]
     for number, (rule, _, _, many, advice) in enumerate(IN_A_LOOP):
-        nodes = np.flatnonzero((rows == number) & called & (calls >= many * around))
-        if not len(nodes):
+        found = np.flatnonzero((rows == number) & case.called_by_own & (calls >= many * around))
+        if not len(found):
             continue
-        nodes = nodes[np.argsort(-calls[nodes], kind="stable")]
+        nodes = falling(found, calls)
         count = int(calls[nodes].sum())
         time = int(tree.nodes["total"][nodes].sum())
         each = float(calls[nodes[0]] / around[nodes[0]])
@@ -323,8 +322,8 @@ def imports(case: Case) -> Iterator[Finding]:
     imports = np.isin(tree.function, rows)
     if int(tree.own("calls")[imports].sum()) < _MANY_IMPORTS:
         return
-    nodes = np.flatnonzero(tree.outermost(np.where(imports, 0, -1)))
-    nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
+    outermost = np.flatnonzero(tree.outermost(np.where(imports, 0, -1)))
+    nodes = falling(outermost, tree.nodes["total"])
     time = int(tree.nodes["total"][nodes].sum())
     if time < 0.4 * case.whole:
         return
@@ -342,9 +341,7 @@ def imports(case: Case) -> Iterator[Finding]:
 def collections(case: Case) -> Iterator[Finding]:
     """Find runs of the garbage collector that take long, or that own code asks for often."""
     tree = case.tree
-    rows = [number for number, row in enumerate(tree.functions) if row[:2] == ("collect", "gc")]
-    called = case.own[np.maximum(tree.caller, -1)]
-    nodes = np.flatnonzero(np.isin(tree.function, rows) & called)
+    nodes = case.own_nodes_of(case.functions_named({("gc", "collect")}))
     count, time = int(tree.own("calls")[nodes].sum()), int(tree.nodes["total"][nodes].sum())
     all_calls = max(int(tree.below("calls")[0]), 1)
     if count >= 20 and (time >= 0.1 * case.whole or count >= 0.1 * all_calls):
@@ -359,7 +356,7 @@ def collections(case: Case) -> Iterator[Finding]:
             "eventprof tree FILE",
         )
     runs = [number for number, row in enumerate(tree.functions) if row[4] == "gc"]
-    own_runs = np.flatnonzero(np.isin(tree.function, runs))
+    own_runs = case.nodes_of(runs)
     count, time = int(tree.own("calls")[own_runs].sum()), int(tree.own("self")[own_runs].sum())
     if not len(nodes) and count >= 50 and time >= 0.3 * case.whole:
         yield Finding(
@@ -631,7 +628,10 @@ def lock_waiting(case: Case) -> Iterator[Finding]:
     )
 
 
-_LOCK_NAMES = {"lock.acquire", "RLock.acquire", "lock.__enter__", "RLock.__enter__"}
+_LOCKS = {
+    ("_thread", name)
+    for name in ("lock.acquire", "RLock.acquire", "lock.__enter__", "RLock.__enter__")
+}
 
 
 def contended_lock(case: Case) -> Iterator[Finding]:
@@ -640,14 +640,8 @@ def contended_lock(case: Case) -> Iterator[Finding]:
     if tree.has_waits:
         yield from held_locks(case)
         return
-    locks = [
-        number
-        for number, row in enumerate(tree.functions)
-        if row[1] == "_thread" and row[0] in _LOCK_NAMES
-    ]
-    called = case.own[np.maximum(tree.caller, -1)]
-    nodes = np.flatnonzero(np.isin(tree.function, locks) & called)
-    nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
+    locks = case.functions_named(_LOCKS)
+    nodes = falling(case.own_nodes_of(locks), tree.nodes["total"])
     time, calls = int(tree.nodes["total"][nodes].sum()), int(tree.own("calls")[nodes].sum())
     if time < 0.5 * case.trace.duration or calls < 4 or _waited_once_each(case, locks):
         return
@@ -682,10 +676,7 @@ def _waited_once_each(case: Case, functions: list[int]) -> bool:
 def blocked_event_loop(case: Case) -> Iterator[Finding]:
     """Find blocking calls that own coroutines make in an event loop."""
     tree = case.tree
-    loops = [
-        number for number, row in enumerate(tree.functions)
-        if row[0] == "Handle._run" and row[1] == "asyncio.events"
-    ]  # fmt: skip
+    loops = case.functions_named({("asyncio.events", "Handle._run")})
     if not loops:
         return
     below = np.isin(tree.function, loops)
@@ -694,10 +685,8 @@ def blocked_event_loop(case: Case) -> Iterator[Finding]:
     while up.any():
         below = below | below[up]
         up = up[up]
-    called = case.own[np.maximum(tree.caller, -1)]
     blocking = tree.is_blocking[np.maximum(tree.function, -1)]
-    nodes = np.flatnonzero(below & called & blocking)
-    nodes = nodes[np.argsort(-tree.nodes["total"][nodes], kind="stable")]
+    nodes = falling(np.flatnonzero(below & case.called_by_own & blocking), tree.nodes["total"])
     time = int(tree.nodes["total"][nodes].sum())
     if time < 0.2 * case.trace.duration:
         return

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from .._words import plural, show_ns
-from ..tables.column import Array
-from .findings import Case, Evidence, Finding
+from .findings import Case, Evidence, Finding, falling
 from .waiting import Place, by_place
 
 
 def held_locks(case: Case) -> Iterator[Finding]:
-    """Find them by recorded waits, and say what the threads did that had the lock."""
+    """Find own lines that wait long for a lock, and say what the threads did that had it."""
     own = [each for each in by_place(case.trace) if each.is_lock_of_own]
     time, times = sum(each.total for each in own), sum(each.times for each in own)
     if time < 0.5 * case.trace.duration or times < 4:
@@ -49,29 +48,20 @@ def _at(place: Place) -> Evidence:
     return Evidence(place.name or "?", place.file, place.line)
 
 
-def _nodes_of(case: Case, names: set[tuple[str, str]], *, own: bool) -> Array:
-    """Return the nodes of functions by module and name; own: that an own line called."""
-    tree = case.tree
-    rows = [row for row, each in enumerate(tree.functions) if (each[1], each[0]) in names]
-    found = np.isin(tree.function, rows)
-    if own:
-        found &= case.own[np.maximum(tree.caller, -1)]
-    return np.flatnonzero(found)
-
-
 def full_queue(case: Case) -> Iterator[Finding]:
     """Find threads that wait for room in a queue for half of the run."""
     tree = case.tree
     if not tree.has_waits:
         return
-    puts = _nodes_of(case, {("queue", "Queue.put")}, own=True)
-    waited = tree.below("waited_lock")[puts]
-    puts = puts[np.argsort(-waited, kind="stable")]
-    time, calls = int(waited.sum()), int(tree.own("calls")[puts].sum())
+    puts, gets = (
+        case.own_nodes_of(case.functions_named({("queue", name)}))
+        for name in ("Queue.put", "Queue.get")
+    )
+    waited = tree.below("waited_lock")
+    time, calls = int(waited[puts].sum()), int(tree.own("calls")[puts].sum())
     if time < 0.5 * case.trace.duration or calls < 4:
         return
-    gets = _nodes_of(case, {("queue", "Queue.get")}, own=True)
-    gets = gets[np.argsort(-tree.own("calls")[gets], kind="stable")]
+    evidence = (*falling(puts, waited)[:3], *falling(gets, tree.own("calls"))[:2])
     yield Finding(
         "full-queue",
         f"threads waited {show_ns(time)} for room in a queue, in a run of "
@@ -79,7 +69,7 @@ def full_queue(case: Case) -> Iterator[Finding]:
         "Take with more threads or processes, or do less for each item.",
         min(time / case.whole, 1.0),
         {"time": time, "calls": calls},
-        tuple(case.node_evidence(int(node)) for node in (*puts[:3], *gets[:2])),
+        tuple(case.node_evidence(int(node)) for node in evidence),
         "eventprof waits FILE",
     )
 
@@ -89,8 +79,9 @@ def small_pool(case: Case) -> Iterator[Finding]:
     tree, pool = case.tree, "concurrent.futures.thread"
     if not tree.has_waits:
         return
-    workers = _nodes_of(case, {(pool, "_worker")}, own=False)
-    runs = _nodes_of(case, {(pool, "_WorkItem.run")}, own=False)
+    workers, runs = (
+        case.nodes_of(case.functions_named({(pool, name)})) for name in ("_worker", "_WorkItem.run")
+    )
     count, items = (int(tree.own("calls")[nodes].sum()) for nodes in (workers, runs))
     whole, busy = (int(tree.below("total")[nodes].sum()) for nodes in (workers, runs))
     waited = sum(int(tree.below(f"waited_{word}")[runs].sum()) for word in ("sleep", "io"))
@@ -102,7 +93,7 @@ def small_pool(case: Case) -> Iterator[Finding]:
     ):
         return
     below = np.flatnonzero(np.isin(tree.parent, runs) & case.own[np.maximum(tree.function, -1)])
-    below = below[np.argsort(-tree.below("total")[below], kind="stable")]
+    work = falling(below, tree.below("total"))
     yield Finding(
         "small-pool",
         f"{plural(count, 'thread')} of a pool did {items:,} pieces of work without a pause, and "
@@ -110,6 +101,6 @@ def small_pool(case: Case) -> Iterator[Finding]:
         "Use a larger max_workers: the threads wait, and do not compute.",
         min(waited / case.whole, 1.0),
         {"threads": count, "items": items, "waited": waited, "time": busy},
-        tuple(case.line_evidence(int(tree.function[node]), -1) for node in below[:3]),
+        tuple(case.line_evidence(int(tree.function[node]), -1) for node in work[:3]),
         "eventprof waits FILE",
     )
