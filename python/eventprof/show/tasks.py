@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .._words import show_ns
 from ..answers.tasks import Awaits, Before, Link, Tasks, by_place, links_of, slowest
-from ..base.text import clean, short_path
-from .tree import percent
-
-if TYPE_CHECKING:
-    pass
+from ..base.text import clean
+from .waits import at, blocks, often
 
 #: After "awaited": the words for a kind.
 WORDS = {
@@ -21,13 +16,6 @@ WORDS = {
 #: Parts of a task's time below this share are summed up.
 _SMALLEST = 0.02
 _MOST_LINKS = 5
-
-
-def at(name: str | None, file: str | None, line: int | None) -> str:
-    """Return a place as text."""
-    if name is None:
-        return "code of no recorded function"
-    return f"{name} ({short_path(file)}:{line})" if file and line is not None else name
 
 
 def ran(before: Before) -> str:
@@ -80,29 +68,21 @@ def lines_of(tasks: Tasks, limit: int, width: int, *, plain: bool) -> list[str]:
     found = by_place(tasks)
     if not found:
         return ["no task waited"]
-    shown = found[: limit or None]
-    whole = sum(one.total for one in found)
-    times = [show_ns(one.total) for one in shown]
-    widest = max(map(len, times))
-    queued, unseen = (sum(getattr(one, name) for one in found) for name in ("queued", "unseen"))
+
+    def sentence(one: Awaits) -> str:
+        through = f", through {one.place.through}" if one.place.through else ""
+        return f"for {WORDS[one.place.kind]} in {at(*one.place[1:4])}{through}, {often(one)}"
+
+    whole, queued, unseen = (
+        sum(getattr(one, name) for one in found) for name in ("total", "queued", "unseen")
+    )
     lines = [
         f"{len(tasks.log.tasks):,} tasks waited {show_ns(whole)} in all, "
         f"{'up to ' if unseen else ''}{show_ns(queued + unseen)} of it queued in their loop"
     ]
     if all(pause.cause is None for pause in tasks.pauses):
         lines[0] += "; who made them ready is unknown, as their loop is not written in Python"
-    for one, time in zip(shown, times, strict=True):
-        place = one.place
-        through = f", through {place.through}" if place.through else ""
-        often = f"{one.times:,} times, the longest {show_ns(one.longest)}"
-        lines.append(
-            f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  for {WORDS[place.kind]} in "
-            f"{at(*place[1:4])}{through}, {'once' if one.times == 1 else often}"
-        )
-        lines += [" " * (widest + 2) + line for line in _about(one)]
-    if len(found) > len(shown):
-        rest = sum(one.total for one in found[len(shown) :])
-        lines.append(f"and {len(found) - len(shown):,} more places, {show_ns(rest)}")
+    lines += blocks(found, limit, sentence, _about)
     lines.append("the slowest task of each coroutine")
     for task, start, end, where in slowest(tasks)[: limit or None]:
         links = links_of(tasks, task, start, end)

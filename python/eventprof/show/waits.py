@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Protocol, TypeVar
 
 from .._words import show_ns
 from ..answers.waiting import WORDS, Place, Waits, by_place
@@ -16,11 +16,53 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 
-def where(place: Place) -> str:
+def at(name: str | None, file: str | None, line: int | None) -> str:
     """Return a place as text."""
-    file = "" if place.file is None else short_path(place.file)
-    at = f" ({file}:{place.line})" if file and place.line is not None else ""
-    return f"{place.name or 'code of no recorded function'}{at}"
+    if name is None:
+        return "code of no recorded function"
+    return f"{name} ({short_path(file)}:{line})" if file and line is not None else name
+
+
+def where(place: Place) -> str:
+    """Return the place of a wait as text."""
+    return at(*place[1:])
+
+
+class _At(Protocol):
+    """Waits at a place."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def longest(self) -> int: ...
+    @property
+    def times(self) -> int: ...
+
+
+_T = TypeVar("_T", bound=_At)
+
+
+def often(one: _At) -> str:
+    """Return how often something waited at a place, as text."""
+    return "once" if one.times == 1 else f"{one.times:,} times, the longest {show_ns(one.longest)}"
+
+
+def blocks(
+    found: Sequence[_T], limit: int, sentence: Callable[[_T], str], about: Callable[[_T], list[str]]
+) -> list[str]:
+    """Return a block of lines for each place, the first of which are shown."""
+    shown = found[: limit or None]
+    whole = sum(one.total for one in found)
+    times = [show_ns(one.total) for one in shown]
+    widest = max(map(len, times))
+    lines = []
+    for one, time in zip(shown, times, strict=True):
+        lines.append(f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  {sentence(one)}")
+        lines += [" " * (widest + 2) + line for line in about(one)]
+    if len(found) > len(shown):
+        rest = sum(one.total for one in found[len(shown) :])
+        lines.append(f"and {len(found) - len(shown):,} more places, {show_ns(rest)}")
+    return lines
 
 
 def _chain(waits: Waits, places: Mapping[Place, Waits]) -> list[str]:
@@ -63,34 +105,34 @@ def lines_of(trace: Trace, limit: int, width: int, *, plain: bool) -> list[str]:
     found = by_place(trace)
     if not found:
         return ["no thread waited" if trace._has_waits else MISSING]
-    shown = found[: limit or None]
     places = {one.place: one for one in reversed(found)}  # of several at a place the longest
-    whole = sum(one.total for one in found)
-    times = [show_ns(one.total) for one in shown]
-    widest = max(map(len, times))
-    lines = [f"waited {show_ns(whole)} in all, of {len(trace.threads)} threads"]
-    for one, time in zip(shown, times, strict=True):
+
+    def sentence(one: Waits) -> str:
         through = "" if one.through is None else f"through {where(one.through)}, "
-        often = f"{one.times:,} times, the longest {show_ns(one.longest)}"
-        often += f", up to {one.at_once} threads at once" if one.at_once > 1 else ""
-        lines.append(
-            f"{time.rjust(widest)}  {percent(one.total / whole, 1)}  "
-            f"for {WORDS[one.place.kind].what} in {where(one.place)}, "
-            f"{through}{'once' if one.times == 1 else often}"
-        )
-        about = [f"by {', '.join(one.threads[:3])}", *_held(one, places)]
-        lines += [" " * (widest + 2) + line for line in about]
-    if len(found) > len(shown):
-        rest = sum(one.total for one in found[len(shown) :])
-        lines.append(f"and {len(found) - len(shown):,} more places, {show_ns(rest)}")
+        at_once = f", up to {one.at_once} threads at once" if one.at_once > 1 else ""
+        what = WORDS[one.place.kind].what
+        return f"for {what} in {where(one.place)}, {through}{often(one)}{at_once}"
+
+    def about(one: Waits) -> list[str]:
+        return [f"by {', '.join(one.threads[:3])}", *_held(one, places)]
+
+    whole = sum(one.total for one in found)
+    lines = [
+        f"waited {show_ns(whole)} in all, of {len(trace.threads)} threads",
+        *blocks(found, limit, sentence, about),
+    ]
     return [clean(line, plain=plain)[:width] for line in lines]
+
+
+def width_of(file: IO[str]) -> int:
+    """Return the width of a terminal, or of lines in a file."""
+    return shutil.get_terminal_size().columns if file.isatty() else 200
 
 
 def show(trace: Trace, limit: int, file: IO[str] | None) -> None:
     """Print `lines_of`, as wide as the terminal."""
     file = sys.stdout if file is None else file
-    width = shutil.get_terminal_size().columns if file.isatty() else 200
-    print("\n".join(lines_of(trace, limit, width, plain=False)), file=file)
+    print("\n".join(lines_of(trace, limit, width_of(file), plain=False)), file=file)
 
 
 #: What to say of a recording without waits.

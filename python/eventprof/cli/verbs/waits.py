@@ -9,7 +9,6 @@ their loop, and what the slowest task of each coroutine spent its time on.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -39,14 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _run_tasks(trace: Trace, arguments: argparse.Namespace) -> int:
     from ...answers.tasks import Tasks, by_place, links_of, slowest
     from ...show.tasks import MISSING, lines_of
+    from ...show.waits import width_of
 
     if not trace._has_tasks:
         raise Failure(f"{arguments.file}: {MISSING}")
     tell_missing(trace, arguments)
     tasks = Tasks(trace)
     if not arguments.json:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
-        lines = lines_of(tasks, arguments.limit, width, plain=False)
+        lines = lines_of(tasks, arguments.limit, width_of(sys.stdout), plain=False)
         print("\n".join(cut(lines, arguments.budget)))
         return 0
     found = by_place(tasks)
@@ -80,7 +79,7 @@ def _run_tasks(trace: Trace, arguments: argparse.Namespace) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """List them."""
     from ...answers.waiting import by_place
-    from ...show.waits import MISSING, lines_of
+    from ...show.waits import MISSING, lines_of, width_of
 
     if arguments.tasks:
         return _run_tasks(load(arguments.file), arguments)
@@ -89,8 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Failure(f"{arguments.file}: {MISSING}")
     tell_missing(trace, arguments)
     if not arguments.json:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 200
-        lines = lines_of(trace, arguments.limit, width, plain=False)
+        lines = lines_of(trace, arguments.limit, width_of(sys.stdout), plain=False)
         print("\n".join(cut(lines, arguments.budget)))
         return 0
     found = by_place(trace)
