@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import _core
-from ..tables import event_rows
 from ..tables.column import Column, Words
+from ..tables.event_rows import text_of_functions
 from ..tables.waits import columns_of_waits, table_of_waits
 from .own import find_own
 
@@ -157,26 +158,30 @@ _WORK = "work"
 def waits_table(trace: Recorded) -> Table:
     """Make `Trace.waits`: with what the waker did meanwhile, and in which own line."""
     columns = _Columns(trace)
-    count = len(columns.start)
-    doing, function, line = np.full((3, count), -1, np.int32)
-    for row in np.flatnonzero(columns.waker >= 0).tolist():
-        most = columns.during(row).most_common(1)
-        doing[row] = len(_core.WAIT_WORDS)
-        if most and 2 * most[0][1] >= columns.duration[row]:
-            kind, own_caller, own_line, caller, caller_line = columns.keys[:, most[0][0]].tolist()
-            is_own = own_caller >= 0
-            doing[row] = kind
-            function[row], line[row] = (own_caller, own_line) if is_own else (caller, caller_line)
+
+    @cache
+    def meanwhile() -> Array:
+        """Return what wakers did, and the rows of functions and the lines: 20 us a wait."""
+        doing, function, line = found = np.full((3, len(columns.start)), -1, np.int32)
+        for row in np.flatnonzero(columns.waker >= 0).tolist():
+            most = columns.during(row).most_common(1)
+            doing[row] = len(_core.WAIT_WORDS)
+            if most and 2 * most[0][1] >= columns.duration[row]:
+                kind, own, own_line, caller, caller_line = columns.keys[:, most[0][0]].tolist()
+                doing[row] = kind
+                function[row], line[row] = (own, own_line) if own >= 0 else (caller, caller_line)
+        return found
+
     words = Words(lambda: (*_core.WAIT_WORDS, _WORK))
-    name = event_rows.name_column(trace, function)
     return table_of_waits(
         trace,
         columns.table,
         [
-            Column("meanwhile", lambda: doing, words=words,
+            Column("meanwhile", lambda: meanwhile()[0], words=words,
                    doc="what the waker did most of that time: another wait, or work"),
-            Column("meanwhile_name", name.values, words=name.words, doc="and where"),
-            event_rows.number("meanwhile_line", line, "", "the line there", "negative"),
+            text_of_functions(trace, "meanwhile_name", "name", lambda: meanwhile()[1], "and where"),
+            Column("meanwhile_line", lambda: meanwhile()[2], np.int32, null="negative",
+                   doc="the line there"),
         ],
     )  # fmt: skip
 

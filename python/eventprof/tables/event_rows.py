@@ -112,9 +112,16 @@ def event_words(trace: Facts, rows: Array) -> Array:
 
 def name_column(trace: Recorded, functions: Array) -> Column:
     """Return the name column of events, from their rows of `functions`."""
-    names = trace.functions._column("name")
-    codes = np.append(names.values(), names.values().dtype.type(-1))
-    return Column("name", lambda: codes[functions], words=names.words, doc="what it is called")
+    return text_of_functions(trace, "name", "name", lambda: functions, "what it is called")
+
+
+def text_of_functions(
+    trace: Recorded, name: str, column: str, rows: Callable[[], Array], doc: str
+) -> Column:
+    """Return a column with a text of functions, by their rows; -1: null."""
+    texts = trace.functions._column(column)
+    codes = np.append(texts.values(), texts.values().dtype.type(-1))
+    return Column(name, lambda: codes[rows()], words=texts.words, doc=doc)
 
 
 def number(name: str, values: Array, unit: str = "", doc: str = "", null: Any = "never") -> Column:

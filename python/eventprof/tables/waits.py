@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from .column import Array, Column, Words
-from .event_rows import name_column, number
+from .event_rows import name_column, number, text_of_functions
 from .kinds import NUMBERS
 from .processes import process_of_threads
 from .table import Table
@@ -238,14 +238,10 @@ def table_of_waits(trace: Recorded, columns: dict[str, Array], more: Iterable[Co
         Column("object", lambda: sort, words=object_words, doc="and of which sort that is"),
         Column("object_id", lambda: word >> _WHAT_BITS, np.uint64, null=lambda: no_number,
                hexadecimal=True, doc="its inode, process number, or address / 8"),
-        *(made["waker"], name_column(trace, columns["caller"]), _file(trace, columns["caller"])),
+        made["waker"],
+        name_column(trace, columns["caller"]),
+        text_of_functions(trace, "file", "file", lambda: columns["caller"], "its file"),
         *(made[name] for name in ("caller_line", "caller", "own_caller", "own_line", "flags")),
         *more,
     ]  # fmt: skip
     return Table(trace._title("waits"), of_table, count)
-
-
-def _file(trace: Recorded, caller: Array) -> Column:
-    of_functions = trace.functions._column("file")
-    codes = np.append(of_functions.values(), of_functions.values().dtype.type(-1))
-    return Column("file", lambda: codes[caller], words=of_functions.words, doc="its file")
