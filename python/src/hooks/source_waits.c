@@ -157,8 +157,8 @@ frame_of_thread(void)
     return ep_frame_of_program(ep_frame_current(ts));
 }
 
-/* As above, before any event: greenlet frees blocks in the middle of a switch, where 3.11 has no frame that
- * can be read. It does not wait there. */
+/* As above, before any event: greenlet frees blocks in the middle of a switch, where Python before 3.13 has
+ * no frame that can be read. It does not wait there. */
 static ep_frame *
 frame_before_event(void)
 {
