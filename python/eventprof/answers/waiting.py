@@ -161,7 +161,7 @@ def waits_table(trace: Recorded) -> Table:
 
     @cache
     def meanwhile() -> Array:
-        """Return what wakers did, and the rows of functions and the lines: 20 us a wait."""
+        """Return what wakers did, and the rows of functions and the lines: 60 us a wait."""
         doing, function, line = found = np.full((3, len(columns.start)), -1, np.int32)
         for row in np.flatnonzero(columns.waker >= 0).tolist():
             most = columns.during(row).most_common(1)
