@@ -27,6 +27,7 @@
 #include "lanes.h"
 #include "monitoring.h"
 #include "os.h"
+#include "source.h"
 
 /* So many frames of a greenlet are looked at for what it waits for. */
 #define FRAMES_MAX 6
@@ -34,7 +35,6 @@
 static _Atomic bool recorded;
 static _Atomic uint32_t recordings;        /* how often recording began: older lanes are forgotten */
 static _Atomic int64_t recording_since_ns; /* CLOCK_MONOTONIC */
-static _Atomic uint32_t names[EP_WAIT_FOR_COUNT];
 
 /* Of the module and its type; immortal. NULL: not loaded yet. */
 static PyObject *set_trace, *get_trace, *get_current;
@@ -161,7 +161,7 @@ begin_wait(ep_log *log, ep_lane *lane, PyObject *greenlet, uint64_t ticks)
         frame = ep_py_visible_frame(ep_frame_of_object((PyFrameObject *)object));
     }
     ep_wait_for what = what_is_waited_for(frame);
-    lane->wait_site = ep_py_place(log, atomic_load_explicit(&names[what], memory_order_relaxed), frame);
+    lane->wait_site = ep_py_place(log, ep_py_wait_name(what), frame);
     lane->wait_word = EP_WAIT_WORD(what, 0);
     lane->left_ns = ep_os_monotonic_ns();
     Py_XDECREF(object);
@@ -179,7 +179,7 @@ end_wait(ep_log *log, ep_lane *lane, ep_frame *frame, uint64_t ticks)
         }
         /* It was switched out before waits were recorded. */
         ep_wait_for what = what_is_waited_for(frame);
-        lane->wait_site = ep_py_place(log, atomic_load_explicit(&names[what], memory_order_relaxed), frame);
+        lane->wait_site = ep_py_place(log, ep_py_wait_name(what), frame);
         lane->wait_word = EP_WAIT_WORD(what, 0);
         since_ns = atomic_load_explicit(&recording_since_ns, memory_order_relaxed);
     }
@@ -404,11 +404,6 @@ ep_py_greenlets_adjust(ep_kind_set kinds)
             take_out();
         }
         return;
-    }
-    for (int what = 0; what < EP_WAIT_FOR_COUNT; what++) {
-        const char *word = ep_wait_words[what];
-        ep_name_text name = {.qualname = {word, strlen(word)}, .line = -1, .kind = EP_NAME_WAIT};
-        atomic_store_explicit(&names[what], ep_name_of_text(&name), memory_order_relaxed);
     }
     atomic_fetch_add(&recordings, 1);
     atomic_store_explicit(&recording_since_ns, ep_os_monotonic_ns(), memory_order_relaxed);

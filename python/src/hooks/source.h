@@ -97,6 +97,9 @@ bool ep_py_native_available(void);
  * start would. GIL held. */
 bool ep_py_waits_available(void);
 
+/* The name id of what is waited for; 0: waits were never recorded. */
+uint32_t ep_py_wait_name(ep_wait_for what);
+
 /* Whether the profile source may evaluate frames itself, where that is faster (evaluator.h). Takes effect
  * at its next adjustment. */
 void ep_py_profile_allow_evaluator(bool allowed);

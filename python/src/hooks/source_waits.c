@@ -34,6 +34,14 @@
 #include "os.h"
 #include "source.h"
 
+static _Atomic uint32_t names[EP_WAIT_FOR_COUNT];    /* set before any wait is recorded */
+
+uint32_t
+ep_py_wait_name(ep_wait_for what)
+{
+    return atomic_load_explicit(&names[what], memory_order_relaxed);
+}
+
 #ifdef __linux__
 
 #include <poll.h>
@@ -57,7 +65,6 @@
 #define SHORTEST_REST_NS 1000000
 
 static ep_shared_kinds active;    /* what somebody records; 0: nothing */
-static _Atomic uint32_t names[EP_WAIT_FOR_COUNT];
 
 /* ---- Who lets whom go on --------------------------------------------------------------------- */
 
@@ -194,7 +201,7 @@ static void
 put_rest(ep_log *log, ep_wait_for what, int64_t ns)
 {
     if (ns > 0) {
-        uint32_t site = ep_py_place_unattached(atomic_load_explicit(&names[what], memory_order_relaxed),
+        uint32_t site = ep_py_place_unattached(ep_py_wait_name(what),
                                                frame_before_event());
         uint64_t ticks = ep_clock_ticks();
         ep_log_put_value_at(log, ep_ticks_halves(ticks), EP_KIND_WAIT, site, EP_WAIT_WORD(what, ns));
@@ -281,7 +288,7 @@ begin_wait(ep_wait_for what, bool usual)
     if (now_ns - last_look.at_ns >= LOOK_NS) {
         look_at_processor(log, now_ns, what != EP_WAIT_FOR_GIL);
     }
-    w.site = ep_py_place_unattached(atomic_load_explicit(&names[what], memory_order_relaxed),
+    w.site = ep_py_place_unattached(ep_py_wait_name(what),
                                     frame_of_thread());
     if (usual) {
         ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), EP_KIND_WAIT_BEGIN, w.site,
@@ -338,7 +345,7 @@ end_spin(stopped *w)
     if (log != NULL && log->busy == 0) {
         log->busy = EP_BUSY_OWN;
         w->site = ep_py_place_unattached(
-            atomic_load_explicit(&names[EP_WAIT_FOR_LOCK], memory_order_relaxed), frame_of_thread());
+            ep_py_wait_name(EP_WAIT_FOR_LOCK), frame_of_thread());
         log->busy = 0;
         last_look.queued_ns += last_look.queued_ns >= 0 ? ep_os_monotonic_ns() - w->start_ns : 0;
         w->log = log;
