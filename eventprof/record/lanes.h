@@ -43,9 +43,9 @@ ep_lane *ep_lanes_current(const ep_log *log);
 /* Returns: NULL if the stack has no lane. */
 ep_lane *ep_lanes_find(const ep_log *log, const void *stack);
 
-/* A lane for a stack that has none. own: that of the thread itself, if no stack has it. has_calls: calls
- * are open on the stack, so a window that has other records of a lane cannot take it. Returns: NULL
- * without memory. */
+/* A lane for a stack that has none. own: the lane of the thread itself, if no stack has it. has_calls:
+ * calls are open on the stack already, so it gets no lane that an earlier stack wrote to in a running
+ * window: the open calls would seem to be that stack's. Returns: NULL without memory. */
 ep_lane *ep_lanes_add(ep_log *log, const void *stack, bool own, bool has_calls);
 
 /* The stack of this lane goes on. */

@@ -50,7 +50,7 @@ typedef struct reader {
     ep_record held;                     /* of another lane: the first one of the next batch */
     bool holds;
     int64_t last_ns;                    /* time never goes backwards within a thread */
-    /* of the id, by its carrier */
+    /* Counted for this id by the reader of its carrier, which reads the records. */
     uint64_t recorded[EP_KIND_COUNT];
     uint64_t lost[EP_KIND_COUNT];
     int64_t lane_first_ns, lane_last_ns;

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # As ep_task_what in types.h.
 _STEP, _READY, _AWAITED, _CALLBACK, _RUN, _TIMER = range(6)
 _WHAT_BITS = 4
-#: How many calls may begin in the ns in which a step does, before it.
+#: The event of a step has the time of the call that it is about. So many calls with that time are
+#: looked at, as others may have begun in the same ns.
 _TRIES = 4
 
 

@@ -341,8 +341,8 @@ switched(PyObject *before, PyObject *const *args, Py_ssize_t count)
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 
-/* On the calling thread. own: it is known which stack the log's events are of: from here on that is the
- * thread's own. */
+/* On the calling thread. own: a recording begins, so the thread has no events yet that a greenlet may have
+ * made: if it runs its own stack now, its own lane begins here. */
 static void
 put_in(ep_log *log, bool own)
 {
