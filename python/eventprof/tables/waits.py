@@ -210,6 +210,18 @@ def columns_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Arr
     return {name: values[order] for name, values in columns.items()}
 
 
+def _calls_around(trace: Recorded, columns: dict[str, Array]) -> Array:
+    """Return the row of calls in which each wait lies; -1: outside of all. It pairs all calls."""
+    thread = trace._core.calls("thread")
+    order = np.argsort(thread, kind="stable")  # by start already
+    first = np.searchsorted(thread, np.arange(len(trace.threads) + 1), sorter=order)
+    number = columns["around"] - 1  # among the calls of its thread
+    found = np.full(len(number), -1, np.int32)
+    known = number >= 0
+    found[known] = order[first[columns["thread"][known]] + number[known]]
+    return found
+
+
 def table_of_waits(trace: Recorded, columns: dict[str, Array], more: Iterable[Column]) -> Table:
     """Make a table of `columns_of_waits`, with more columns at the end."""
     word = columns["object"]
@@ -242,6 +254,8 @@ def table_of_waits(trace: Recorded, columns: dict[str, Array], more: Iterable[Co
         name_column(trace, columns["caller"]),
         text_of_functions(trace, "file", "file", lambda: columns["caller"], "its file"),
         *(made[name] for name in ("caller_line", "caller", "own_caller", "own_line", "flags")),
+        Column("call", lambda: _calls_around(trace, columns), np.int32, null="negative",
+               doc="row of calls: the innermost call in which it waited"),
         *more,
     ]  # fmt: skip
     return Table(trace._title("waits"), of_table, count)

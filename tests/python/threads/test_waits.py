@@ -503,6 +503,56 @@ def test_what_waits_by_other_means_waits_for_something_not_known():
     assert calls["waited"][row] > 150 * MS
 
 
+def call_around(trace, row):
+    """By the table of calls: the innermost call of the thread in which a wait ended."""
+    calls, waits = trace.calls, trace.waits
+    end = waits["start"][row] + waits["duration"][row]
+    around = (calls["thread"] == waits["thread"][row]) & (calls["start"] <= end)
+    around &= end <= calls["start"] + calls["duration"]
+    rows = np.flatnonzero(around)
+    return int(rows[np.argmax(calls["depth"][rows])]) if len(rows) else None
+
+
+def test_the_call_in_which_it_waited():
+    lock = threading.Lock()
+
+    def holds(n):
+        with lock:
+            time.sleep(0.002)
+        return (holds(n - 1),) if n else ()
+
+    def pauses():
+        for _ in range(3):
+            time.sleep(0.001)
+            yield
+
+    def work():
+        holds(2)
+        for _ in pauses():
+            holds(0)
+
+    def outer():
+        begun.start()  # the calls around it are open at the start
+        for each in threads:
+            each.start()
+        work()
+        for each in threads:
+            each.join()
+        begun.stop()
+
+    begun, threads = recorded(), [threading.Thread(target=work) for _ in range(3)]
+    outer()
+
+    trace = begun.trace
+    call, kinds = trace.waits["call"], trace.waits["kind"]
+    shown = [row for row in range(len(call)) if kinds[row] in ("lock", "sleep")]
+    assert len(shown) >= 4 * 9
+    for row in shown:
+        assert (None if call[row] is np.ma.masked else call[row]) == call_around(trace, row)
+    slept = trace.waits[np.flatnonzero(kinds == "sleep")]["call"]
+    assert {trace.calls["name"][row] for row in slept} == {"sleep"}
+
+
 def test_a_call_never_waited_longer_than_it_took():
     """A look at the processor time tells of calls that are over and of some that had not begun."""
 
