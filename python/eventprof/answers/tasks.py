@@ -27,7 +27,7 @@ _BY_MODULE = {
     "asyncio.locks": "lock", "asyncio.queues": "queue", "asyncio.taskgroups": "task",
     "asyncio.tasks": "task", "asyncio.streams": "socket", "asyncio.selector_events": "socket",
     "asyncio.sslproto": "socket", "asyncio.threads": "executor", "asyncio.subprocess": "process",
-    "asyncio.base_subprocess": "process",
+    "asyncio.base_subprocess": "process", "asyncio.unix_events": "process",
 }  # fmt: skip
 _FUTURES = "asyncio.futures"
 _SLEEPS = ("sleep", "__sleep0")

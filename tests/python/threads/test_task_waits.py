@@ -53,7 +53,7 @@ def check(trace):
     both = known & (end >= 0)
     assert (ready[both] <= end[both]).all()
     assert (np.ma.filled(table["queued"], -1)[both] == (end - ready)[both]).all()
-    assert ((table["unseen"] == 0) | (np.asarray(table["kind"]) == "socket")).all()
+    assert ((table["unseen"] == 0) | np.isin(np.asarray(table["kind"]), ["socket", "process"])).all()
     tasks = Tasks(trace)
     # A task steps and pauses by turns.
     for number, task in enumerate(tasks.log.tasks):
@@ -270,6 +270,29 @@ def test_a_socket(task_type, backend):
     assert row.name.endswith("reads")
     assert row.line == line_of(reads, "await")
     assert row.ready >= mark_time(trace, "sent")
+
+
+def test_a_process(task_type, backend):
+    async def runs():
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=-1)
+        await asyncio.sleep(0.002)
+        eventprof.mark("let go on")
+        process.stdin.write(b"x\n")
+        assert await process.wait() == 0
+        eventprof.mark("ended")
+
+    async def main():
+        task = asyncio.ensure_future(runs())
+        task.set_name("runner")
+        await task
+
+    trace = recorded(main, task_type, backend=backend)
+
+    row = rows_of(trace, "runner")[-1]
+    assert row.kind == "process"
+    assert row.name.endswith("runs")
+    assert row.line == line_of(runs, "process.wait()")
+    assert mark_time(trace, "let go on") <= row.ready <= row.end <= mark_time(trace, "ended")
 
 
 def test_data_that_comes_while_the_loop_is_busy(backend):
