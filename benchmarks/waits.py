@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 
 import measure
 import workloads
@@ -154,7 +155,7 @@ def whole_programs(rounds: int) -> str:
     for name, factory in {**workloads.PROGRAMS, "server": server}.items():
         run = factory()
         samples = measure.interleave(
-            {tool: lambda make=make: measure.sample(make, run, 2) for tool, make in TOOLS.items()},
+            {tool: partial(measure.sample, make, run, 2) for tool, make in TOOLS.items()},
             rounds,
         )
         row = [name]

@@ -463,8 +463,8 @@ class Recorded(Facts):
             `functions`: where it waited; null in code of no recorded function. ``own_caller``
             and ``own_line`` int32: the innermost own line that waited, or called what waited.
             ``flags`` uint8: 2 it went on when the window ended. ``call`` int32, row of `calls`: the
-            innermost call in which it waited; null outside of all. ``meanwhile`` text: what the waker
-            did in most of that time, a word of ``kind`` or work; ``meanwhile_name`` text and
+            innermost call in which it waited; null outside of all. ``meanwhile`` text: what the
+            waker did in most of that time, a word of ``kind`` or work; ``meanwhile_name`` text and
             ``meanwhile_line`` int32: its own line that waited.
 
         Notes

@@ -26,9 +26,11 @@ import numpy as np
 from .. import _core
 from .._words import plural, show_ns
 from ..answers.own import find_areas
+from ..answers.tasks import KINDS
 from ..answers.waiting import WORDS
 from ..tables.column import Array
 from ..tables.facts import labels_shown
+from ..tables.kinds import NUMBERS
 from ..tables.loss import loss_of_others
 from .page_blocks import HOLDERS, Blocks
 from .page_calls import COARSE, Calls
@@ -95,6 +97,30 @@ def _waits(trace: Trace, grain: int) -> list[Array]:
     return [
         np.diff(start, prepend=0), np.maximum(end - start, 0), thread[order],
         kind[order].astype(np.int64), waker[order].astype(np.int64) + 1,
+    ]  # fmt: skip
+
+
+#: Of tasks with more events, the page does not say who made them ready: that takes 50 us a step, of
+#: three events.
+_MOST_TASK_EVENTS = 60_000
+
+
+def _readies(trace: Trace, grain: int) -> list[Array]:
+    """Return when tasks could go on, one row for each step that follows.
+
+    The begin of the step (as a difference), how long it was ready before, its thread, what was
+    awaited, and the thread that made it ready + 1.
+    """
+    table = trace.tasks
+    names = ("end", "ready", "thread", "kind", "by_thread")
+    columns = (table._column(name).values().astype(np.int64) for name in names)
+    end, ready, thread, kind, by = columns
+    rows = np.flatnonzero((end >= 0) & (ready >= 0))
+    rows = rows[np.argsort(end[rows], kind="stable")]
+    begun = end[rows] // grain
+    return [
+        np.diff(begun, prepend=0), begun - ready[rows] // grain, thread[rows], kind[rows],
+        by[rows] + 1,
     ]  # fmt: skip
 
 
@@ -374,6 +400,14 @@ def sections(
         step_widths, raw = section(steps)
         extra["steps"] = {"widths": step_widths, "rows": len(steps[0]), "lanes": lanes}
         tiles.append(("steps", raw))
+        made = sum(recorded.get(NUMBERS["TASK"], 0) for *_, recorded, _lost in trace._thread_rows)
+        if made > _MOST_TASK_EVENTS:
+            notes["facts"].append("who made tasks ready is not here: too many steps (--tasks)")
+        elif made:
+            readies = _readies(trace, grain)
+            ready_widths, raw = section(readies)
+            extra["readies"] = {"widths": ready_widths, "rows": len(readies[0]), "words": KINDS}
+            tiles.append(("readies", raw))
     finally:
         end_jobs()
 

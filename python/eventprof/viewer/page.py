@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: The code, in the order in which it is joined: a module uses only modules before it.
 MODULES = (
-    "state.js", "text.js", "colour.js", "lod.js", "bins.js", "waiting.js", "unpack.js",
-    "tiles.js", "blocks.js", "data.js", "draw.js", "lanes.js", "timeline.js", "memory.js",
-    "overview.js", "tree.js", "flame.js", "histogram.js", "functions.js", "branches.js",
+    "state.js", "text.js", "colour.js", "lod.js", "bins.js", "waiting.js", "readies.js",
+    "unpack.js", "tiles.js", "blocks.js", "data.js", "draw.js", "lanes.js", "timeline.js",
+    "memory.js", "overview.js", "tree.js", "flame.js", "histogram.js", "functions.js", "branches.js",
     "detail.js", "findings.js", "source.js", "search.js", "keys.js", "main.js",
 )  # fmt: skip
 

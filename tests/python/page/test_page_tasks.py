@@ -9,7 +9,7 @@ import pytest
 from page_program import RULER
 
 import eventprof
-from eventprof.viewer import page_calls, write
+from eventprof.viewer import data, page_calls, write
 
 
 async def part_of(job, count):
@@ -93,3 +93,78 @@ def test_the_step_of_a_task_is_under_its_pixel(browser, tmp_path):
     assert browser.run("eventprofPage.state.call") == place[0]
     assert "task job 2" in browser.run("document.querySelector('#pane-call').textContent")
     assert browser.console == []
+
+
+async def gives_and_takes():
+    queue = asyncio.Queue()
+
+    async def takes():
+        for _ in range(3):
+            await queue.get()
+
+    async def gives():
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+            queue.put_nowait(1)
+
+    await asyncio.gather(
+        asyncio.create_task(takes(), name="taker"), asyncio.create_task(gives(), name="giver")
+    )
+
+
+def test_a_step_says_who_made_its_task_ready(browser, tmp_path):
+    with eventprof.record(memory=False) as rec:
+        asyncio.run(gives_and_takes())
+    trace = rec.trace
+    rows = [row for row in trace.tasks if row.end is not None and row.ready is not None]
+    taken = [row for row in rows if row.task_name == "taker" and row.kind == "queue"]
+    write(trace, tmp_path / "page.html")
+
+    browser.open(tmp_path / "page.html")
+
+    found = browser.run(
+        "(({data}) => [...data.steps.call].map((call) => ["
+        " data.start[call], data.readyOf(call), data.causeOf(call, data.start[call])]))"
+        "(eventprofPage)"
+    )
+    known = {start: ready for start, ready, _ in found if ready is not None}
+    assert known.keys() == {row.end for row in rows}
+    for row in rows:
+        ready = known[row.end]
+        by = -1 if row.by_thread is None else row.by_thread
+        assert (ready["time"], ready["word"], ready["by"]) == (row.ready, row.kind, by)
+    assert len(taken) == 3
+    for row in taken:
+        (cause,) = [call for start, _, call in found if start == row.end]
+        name = browser.run(f"(({{data}}) => data.nameOf(data.func[{cause}]))(eventprofPage)")
+        begun = browser.run(f"eventprofPage.data.start[{cause}]")
+        assert name.endswith(("call_soon", "Handle.__init__", "Future.set_result"))
+        assert begun <= row.ready
+
+    # The curve ends where the step begins; what is chosen has the words and a link.
+    call, start = browser.run(
+        "(({data}) => { const call = [...data.steps.call].find((each) =>"
+        " data.readyOf(each) && data.readyOf(each).word === 'queue');"
+        " return [call, data.start[call]]; })(eventprofPage)"
+    )
+    from_, to = browser.run(
+        f"(({{app: {{timeline}}, update, flush}}) => {{ update({{call: {call}, tab: 'call'}}); flush();"
+        f" return timeline.curveTo({call}); }})(eventprofPage)"
+    )
+    assert to[0] == browser.run(f"eventprofPage.app.timeline.xOf({start})")
+    assert from_[0] <= to[0]
+    text = browser.run("document.querySelector('#pane-call').textContent")
+    assert "its task awaited: queue; it was ready" in text
+    assert browser.console == []
+
+
+def test_too_many_steps_are_told(browser, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, "_MOST_TASK_EVENTS", 20)
+    with eventprof.record(memory=False) as rec:
+        asyncio.run(gives_and_takes())
+    write(rec.trace, tmp_path / "page.html")
+
+    browser.open(tmp_path / "page.html")
+
+    assert browser.run("eventprofPage.data.readies.found.size") == 0
+    assert "too many steps" in browser.run("document.body.textContent")

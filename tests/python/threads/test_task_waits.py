@@ -53,7 +53,9 @@ def check(trace):
     both = known & (end >= 0)
     assert (ready[both] <= end[both]).all()
     assert (np.ma.filled(table["queued"], -1)[both] == (end - ready)[both]).all()
-    assert ((table["unseen"] == 0) | np.isin(np.asarray(table["kind"]), ["socket", "process"])).all()
+    assert (
+        (table["unseen"] == 0) | np.isin(np.asarray(table["kind"]), ["socket", "process"])
+    ).all()
     tasks = Tasks(trace)
     # A task steps and pauses by turns.
     for number, task in enumerate(tasks.log.tasks):

@@ -3,6 +3,7 @@
 import { Bins, isLong } from "./bins.js";
 import { Blocks } from "./blocks.js";
 import { Pyramid, lowerBound, upperBound } from "./lod.js";
+import { Readies } from "./readies.js";
 import { clean, showTime } from "./text.js";
 import { Reader, Tiles, namesIn, small } from "./tiles.js";
 import { unpack } from "./unpack.js";
@@ -88,6 +89,7 @@ export class Data {
     // Steps of asyncio's tasks, lane by lane, with the call of each.
     const nothing = new Float64Array(0);
     this.steps = { start: nothing, dur: nothing, func: nothing, call: nothing, pyramid: new Pyramid(nothing, nothing) };
+    this.readies = new Readies();
     this.linked = false; // whether the links, steps and tenures are decoded
     /** Calls whose parent a search by time would not find, with the parent. @type {Map<number, number>} */
     this.orphans = new Map();
@@ -146,6 +148,15 @@ export class Data {
       this.waiting.fillWaits(
         words,
         Array.from({ length: 5 }, () => waits.numbers(n)),
+        this.head.grain,
+      );
+    }
+    if (this.head.readies) {
+      const { rows: n, widths: bytes, words } = this.head.readies;
+      const readies = new Reader(await unpack("readies"), bytes);
+      this.readies.fill(
+        words,
+        Array.from({ length: 5 }, () => readies.numbers(n)),
         this.head.grain,
       );
     }
@@ -363,6 +374,40 @@ export class Data {
     if (!wait || wait.waker < 0) return -1;
     const calls = this.openAt(time).filter((call) => this.rows[this.rowOf(call)].thread === wait.waker);
     return calls.length ? calls[calls.length - 1] : -1;
+  }
+
+  /** When the task could go on whose step a call is; null: it is none, or that is not known. @param {number} call */
+  readyOf(call) {
+    if (this.readies.stepOf(call, this.steps.call) < 0) return null;
+    return this.readies.of(this.rows[this.rowOf(call)].thread, this.start[call]);
+  }
+
+  /** The innermost call that made a task ready; -1: it is not known. @param {import("./readies.js").Ready} ready */
+  makerOf({ time, by }) {
+    const calls = by < 0 ? [] : this.openAt(time).filter((call) => this.rows[this.rowOf(call)].thread === by);
+    return calls.length ? calls[calls.length - 1] : -1;
+  }
+
+  /**
+   * Describes what a task awaited before a step of it, and for how long it could have gone on already.
+   * @param {number} call
+   * @param {import("./readies.js").Ready} ready
+   */
+  readyWords(call, { time, word, by }) {
+    const what = word === "start" ? "this task was made" : `its task awaited: ${word}; it was ready`;
+    const who = by < 0 ? "" : `, by ${clean(this.head.threads[by].name)}`;
+    return `${what} ${showTime(this.start[call] - time)} before${who}`;
+  }
+
+  /**
+   * Returns the call that let a call's thread, or its task, go on at a time; -1: it is not known.
+   * @param {number} call
+   * @param {number} time
+   */
+  causeOf(call, time) {
+    const holder = this.holderAt(this.rows[this.rowOf(call)].thread, time);
+    const ready = holder < 0 ? this.readyOf(call) : null;
+    return ready ? this.makerOf(ready) : holder;
   }
 
   /** Returns the bytes and blocks that a call allocated: itself, and with the calls inside. @param {number} call */

@@ -166,6 +166,7 @@ export class CallDetail {
         ...path.flatMap((each) => [link(each, clean(data.nameOf(data.func[each]))), " \u203a "]),
         title,
       ),
+      ...this.readyOf(call, link),
       make(
         "table",
         { class: "facts" },
@@ -207,6 +208,20 @@ export class CallDetail {
       ...(more ? [make("div", { class: "soft" }, "and more functions")] : []),
       ...this.blocks(call, link),
     );
+  }
+
+  /**
+   * Says what a task awaited before a step of it, and who made it ready.
+   * @param {number} call
+   * @param {(to: number, text: string) => HTMLElement} link
+   */
+  readyOf(call, link) {
+    const { data } = this;
+    const ready = data.readyOf(call);
+    if (!ready) return [];
+    const maker = data.makerOf(ready);
+    const more = maker < 0 ? [] : [": ", link(maker, clean(data.nameOf(data.func[maker])))];
+    return [make("div", { class: "soft" }, data.readyWords(call, ready), ...more)];
   }
 
   /**

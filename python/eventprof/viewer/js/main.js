@@ -724,8 +724,8 @@ class App {
     }
     const call = memory ? -1 : timeline.under(x, y);
     if (call >= 0 && event.altKey) {
-      const holder = this.data.holderAt(this.data.rows[this.data.rowOf(call)].thread, timeline.timeAt(x));
-      if (holder >= 0) this.reveal(holder, { call: holder, fn: this.data.func[holder], tab: "call" });
+      const cause = this.data.causeOf(call, timeline.timeAt(x));
+      if (cause >= 0) this.reveal(cause, { call: cause, fn: this.data.func[cause], tab: "call" });
     } else if (call >= 0)
       update({ call, fn: this.data.func[call], brush: null, tab: state.tab === "durations" ? "durations" : "call" });
     else this.pick(timeline.timeAt(x));

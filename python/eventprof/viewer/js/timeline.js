@@ -265,12 +265,14 @@ export class Timeline {
     return lane ? [clean(lane.name)] : null;
   }
 
-  /** Describes the wait of a call's thread under a point, if it waits there. @param {number} call @param {number} x */
+  /** Describes the wait of a call's thread under a point, and what its task awaited before. @param {number} call @param {number} x */
   waitWords(call, x) {
     const { thread } = this.data.rows[this.data.rowOf(call)];
+    const ready = this.data.readyOf(call);
     const words = this.data.waitWords(thread, this.timeAt(x));
-    const holder = this.data.holderAt(thread, this.timeAt(x));
-    return holder < 0 ? words : [...words, "Alt+click: what that thread did then"];
+    if (ready) words.push(this.data.readyWords(call, ready));
+    const cause = this.data.causeOf(call, this.timeAt(x));
+    return cause < 0 ? words : [...words, "Alt+click: what that thread did then"];
   }
 
   /** Describes the tenure, or the name of a lane, under a point. @param {number} x @param {number} y */
@@ -349,31 +351,62 @@ export class Timeline {
     }
     /** @type {Map<string, [number, number]>} */
     const last = new Map();
-    const middle = (/** @type {number} */ thread) => {
-      const found = this.layout.lanes.find((each) => each.kind === "thread" && each.thread === thread);
-      return found ? found.y + top + Math.min(found.height, ROW) / 2 : y;
-    };
+    for (const [time, thread, name, id] of flows) {
+      const here = /** @type {[number, number]} */ ([this.xOf(time), this.middleOf(thread) ?? y]);
+      const before = last.get(`${name}\0${id}`);
+      if (before) this.drawCurve(before, here, look);
+      last.set(`${name}\0${id}`, here);
+    }
+  }
+
+  /** The height at which curves of a thread begin and end; null: it has no lane. @param {number} thread */
+  middleOf(thread) {
+    const lane = this.layout.lanes.find((each) => each.kind === "thread" && each.thread === thread);
+    return lane ? lane.y + RULER - state.scroll + Math.min(lane.height, ROW) / 2 : null;
+  }
+
+  /**
+   * Draws a curve from what comes first to what follows from it.
+   * @param {[number, number]} from CSS pixels
+   * @param {[number, number]} to
+   * @param {import("./colour.js").Palette} look
+   */
+  drawCurve(from, to, look) {
+    const { context, wide, high } = this.raster;
+    if (Math.max(from[0], to[0]) <= GUTTER || Math.min(from[0], to[0]) >= wide) return;
+    context.save();
+    context.beginPath();
+    context.rect(GUTTER, RULER, wide, high);
+    context.clip();
     context.strokeStyle = look.accent;
     context.lineWidth = 1;
     context.globalAlpha = 0.6;
-    for (const [time, thread, name, id] of flows) {
-      const here = /** @type {[number, number]} */ ([this.xOf(time), middle(thread)]);
-      const before = last.get(`${name}\0${id}`);
-      if (before && Math.max(before[0], here[0]) > GUTTER && Math.min(before[0], here[0]) < this.raster.wide) {
-        context.save();
-        context.beginPath();
-        context.rect(GUTTER, RULER, this.raster.wide, this.raster.high);
-        context.clip();
-        context.beginPath();
-        const bend = Math.max(12, (here[0] - before[0]) / 2);
-        context.moveTo(...before);
-        context.bezierCurveTo(before[0] + bend, before[1], here[0] - bend, here[1], ...here);
-        context.stroke();
-        context.restore();
-      }
-      last.set(`${name}\0${id}`, here);
-    }
-    context.globalAlpha = 1;
+    context.beginPath();
+    const bend = Math.max(12, (to[0] - from[0]) / 2);
+    context.moveTo(...from);
+    context.bezierCurveTo(from[0] + bend, from[1], to[0] - bend, to[1], ...to);
+    context.stroke();
+    context.restore();
+  }
+
+  /**
+   * Where the curve to a step of a task begins and ends: from who made the task ready, when it did; CSS pixels. Null:
+   * the call is no step, or that is not known.
+   * @param {number} call
+   * @returns {[[number, number], [number, number]]|null}
+   */
+  curveTo(call) {
+    const ready = call < 0 ? null : this.data.readyOf(call);
+    if (!ready) return null;
+    const step = this.data.readies.stepOf(call, this.data.steps.call);
+    const lane = this.layout.lanes.find(({ steps: [first, end] }) => step >= first && step < end);
+    const from = this.middleOf(ready.by < 0 ? ready.thread : ready.by);
+    if (!lane || from === null) return null;
+    const to = lane.y + RULER - state.scroll + ROW / 2;
+    return [
+      [this.xOf(ready.time), from],
+      [this.xOf(this.data.start[call]), to],
+    ];
   }
 
   /** @param {import("./lanes.js").Lane} lane @param {number} top @param {import("./colour.js").Palette} look */
@@ -481,6 +514,10 @@ export class Timeline {
       context.strokeStyle = colour;
       context.lineWidth = thick;
       context.strokeRect(x0 + thick / 2, place.y + thick / 2, Math.max(2, x1 - x0 - thick), ROW - 1 - thick);
+    }
+    for (const call of new Set([this.hover, state.call])) {
+      const curve = this.curveTo(call);
+      if (curve) this.drawCurve(...curve, look);
     }
     if (state.instant !== null) {
       const x = this.xOf(state.instant);
