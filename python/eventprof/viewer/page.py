@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 MODULES = (
     "state.js", "text.js", "colour.js", "lod.js", "bins.js", "waiting.js", "readies.js",
     "unpack.js", "tiles.js", "blocks.js", "data.js", "draw.js", "lanes.js", "timeline.js",
-    "memory.js", "overview.js", "tree.js", "flame.js", "histogram.js", "functions.js", "branches.js",
-    "detail.js", "findings.js", "source.js", "search.js", "keys.js", "main.js",
+    "memory.js", "overview.js", "tree.js", "flame.js", "histogram.js", "functions.js",
+    "branches.js", "detail.js", "findings.js", "source.js", "search.js", "keys.js", "main.js",
 )  # fmt: skip
 
 #: Pages with so many bytes of data are written in UTF-16, which makes them a fifth smaller: base64

@@ -265,7 +265,11 @@ export class Timeline {
     return lane ? [clean(lane.name)] : null;
   }
 
-  /** Describes the wait of a call's thread under a point, and what its task awaited before. @param {number} call @param {number} x */
+  /**
+   * Describes the wait of a call's thread under a point, and what its task awaited before.
+   * @param {number} call
+   * @param {number} x
+   */
   waitWords(call, x) {
     const { thread } = this.data.rows[this.data.rowOf(call)];
     const ready = this.data.readyOf(call);
