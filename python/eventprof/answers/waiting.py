@@ -41,6 +41,12 @@ WORDS = {
     "greenlet": KindWords(
         "other greenlets", "switched out for other greenlets", "for other greenlets"
     ),
+    "critical": KindWords(
+        "an object that another thread uses", "waiting for an object", "for objects"
+    ),
+    "world": KindWords(
+        "all threads to stop and go on", "stopped with all threads", "with all threads stopped"
+    ),
     "other": KindWords(
         "something that is not known",
         "waiting for something that is not known",
@@ -56,6 +62,13 @@ class Place(NamedTuple):
     name: str | None
     file: str | None
     line: int | None
+    type: str | None = None
+
+    @property
+    def what(self) -> str:
+        """What it waits for, after "waits for"."""
+        of_type = "" if self.type is None else f" (of type {self.type})"
+        return WORDS[self.kind].what + of_type
 
 
 class Waits(NamedTuple):
@@ -110,7 +123,7 @@ class _Columns:
         self.start, self.duration = table["start"], table["duration"]
         self.end = self.start + self.duration
         self.thread, self.waker = table["thread"], table["waker"]
-        names = ("kind", "own_caller", "own_line", "caller", "caller_line")
+        names = ("kind", "own_caller", "own_line", "caller", "caller_line", "type")
         keys, place = np.unique(
             np.stack([table[name].astype(np.int64) for name in names]), axis=1, return_inverse=True
         )
@@ -118,18 +131,20 @@ class _Columns:
         self.keys = keys
         name_of, file_of = (trace.functions._column(word).items() for word in ("name", "file"))
 
-        def at(kind: int, function: int, line: int) -> Place:
+        def at(kind: int, function: int, line: int, type_: int) -> Place:
             known_line = None if line < 0 else line
+            known_type = None if type_ < 0 else name_of[type_]
             if function < 0:
-                return Place(_core.WAIT_WORDS[kind], None, None, known_line)
-            return Place(_core.WAIT_WORDS[kind], name_of[function], file_of[function], known_line)
+                return Place(_core.WAIT_WORDS[kind], None, None, known_line, known_type)
+            name, file = name_of[function], file_of[function]
+            return Place(_core.WAIT_WORDS[kind], name, file, known_line, known_type)
 
         self.places: list[Place] = []
         self.through: list[Place | None] = []
         self.is_own = (keys[1] >= 0).tolist()
-        for kind, own_caller, own_line, caller, line in keys.T.tolist():
-            waited = at(kind, caller, line)
-            place_of_own = at(kind, own_caller, own_line) if own_caller >= 0 else waited
+        for kind, own_caller, own_line, caller, line, type_ in keys.T.tolist():
+            waited = at(kind, caller, line, type_)
+            place_of_own = at(kind, own_caller, own_line, type_) if own_caller >= 0 else waited
             self.places.append(place_of_own)
             self.through.append(None if place_of_own == waited else waited)
         self.of_thread = {
@@ -167,7 +182,7 @@ def waits_table(trace: Recorded) -> Table:
             most = columns.during(row).most_common(1)
             doing[row] = len(_core.WAIT_WORDS)
             if most and 2 * most[0][1] >= columns.duration[row]:
-                kind, own, own_line, caller, caller_line = columns.keys[:, most[0][0]].tolist()
+                kind, own, own_line, caller, caller_line, _ = columns.keys[:, most[0][0]].tolist()
                 doing[row] = kind
                 function[row], line[row] = (own, own_line) if own >= 0 else (caller, caller_line)
         return found

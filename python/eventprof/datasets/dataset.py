@@ -165,7 +165,8 @@ class Dataset:
             ``peak`` bytes at ``peak_time``, ``live`` at the end; ``labels`` of the recording as a
             JSON object, and ``worker``, what a pool or a server calls the process, null where there
             is none; ``waited_gil``, ``waited_lock``, ``waited_sleep``, ``waited_io``,
-            ``waited_process``, ``waited_processor``, ``waited_other``, ``waited_greenlet`` int64,
+            ``waited_process``, ``waited_processor``, ``waited_other``, ``waited_greenlet``,
+            ``waited_critical``, ``waited_world`` int64,
             ns: how long its threads waited, null where waits were not recorded.
         """
         names = ("process", "name", "host", "pid", "start_ns", "duration", "threads", "events",

@@ -25,7 +25,7 @@ def at(name: str | None, file: str | None, line: int | None) -> str:
 
 def where(place: Place) -> str:
     """Return the place of a wait as text."""
-    return at(*place[1:])
+    return at(*place[1:4])
 
 
 class _At(Protocol):
@@ -110,8 +110,7 @@ def lines_of(trace: Trace, limit: int, width: int, *, plain: bool) -> list[str]:
     def sentence(one: Waits) -> str:
         through = "" if one.through is None else f"through {where(one.through)}, "
         at_once = f", up to {one.at_once} threads at once" if one.at_once > 1 else ""
-        what = WORDS[one.place.kind].what
-        return f"for {what} in {where(one.place)}, {through}{often(one)}{at_once}"
+        return f"for {one.place.what} in {where(one.place)}, {through}{often(one)}{at_once}"
 
     def about(one: Waits) -> list[str]:
         return [f"by {', '.join(one.threads[:3])}", *_held(one, places)]

@@ -21,8 +21,8 @@ _BEGIN, _END, _WAKER, _OBJECT, _WRITE = (
     NUMBERS[name] for name in ("WAIT_BEGIN", "WAIT", "WAKER", "WAIT_OBJECT", "PIPE_WRITE")
 )
 _PIPE, _PROCESS = (_core.WAIT_OBJECTS.index(word) for word in ("pipe", "process"))
-_GIL, _LOCK, _PROCESSOR, _OTHER = (
-    _core.WAIT_WORDS.index(word) for word in ("gil", "lock", "processor", "other")
+_GIL, _LOCK, _PROCESSOR, _OTHER, _CRITICAL = (
+    _core.WAIT_WORDS.index(word) for word in ("gil", "lock", "processor", "other", "critical")
 )
 _KINDS = sum(1 << kind for kind in (_BEGIN, _END, _WAKER, _OBJECT, _WRITE))
 #: Of a wait that went on when the window ended; as in the column flags of calls.
@@ -35,7 +35,7 @@ _LATE_NS = 1_000_000
 #: The low bits of the value of a wait say what for, or which sort of object; the rest is a number.
 _WHAT_BITS, _WHAT = 4, 15
 
-_COLUMNS = ("time", "thread", "kind", "word", "caller", "caller_line")
+_COLUMNS = ("time", "thread", "kind", "word", "function", "caller", "caller_line")
 
 
 def _events(trace: Recorded, own: Array | None) -> dict[str, Array]:
@@ -112,6 +112,9 @@ def rows_of_waits(trace: Recorded, own: Array | None = None) -> dict[str, Array]
     }
     for name in ("thread", "caller", "caller_line", "around", "own_caller", "own_line"):
         columns[name] = with_open(events[name][row], events[name][opened])
+    # The events have the name of the kind, or of the type of the object.
+    columns["type"] = with_open(events["function"][row], events["function"][opened])
+    columns["type"][columns["kind"] != _CRITICAL] = -1
     columns["waker"] = _wakers(trace, with_open(waker, 0), columns)
     if len(trace.processes) > 1:
         _find_processes(trace, columns, writes)
@@ -250,6 +253,7 @@ def table_of_waits(trace: Recorded, columns: dict[str, Array], more: Iterable[Co
         Column("object", lambda: sort, words=object_words, doc="and of which sort that is"),
         Column("object_id", lambda: word >> _WHAT_BITS, np.uint64, null=lambda: no_number,
                hexadecimal=True, doc="its inode, process number, or address / 8"),
+        text_of_functions(trace, "type", "name", lambda: columns["type"], "of an object: its type"),
         made["waker"],
         name_column(trace, columns["caller"]),
         text_of_functions(trace, "file", "file", lambda: columns["caller"], "its file"),

@@ -454,11 +454,13 @@ class Recorded(Facts):
             ``start`` and ``duration`` int64, ns. ``thread`` int32, row of `threads`. ``kind`` text:
             gil (the interpreter's lock), lock (another lock, a condition, a queue, the end of a
             thread), sleep, io (a file, a pipe, a socket), process (its end), processor (others had
-            them all), greenlet (others of its thread ran) or other (not known). ``object`` text:
-            lock, process, file, pipe, socket, terminal, events (what watches others) or device, and
-            ``object_id`` uint64: its inode, the number of the process, or the lock's address / 8;
-            null where unknown. ``waker`` int32, row of `threads`: the thread that let it go on;
-            null where unknown.
+            them all), greenlet (others of its thread ran), critical (another thread uses an
+            object) or world (all threads are stopped), both without a GIL, or other (not known).
+            ``object`` text: lock, process, file, pipe, socket, terminal, events (what watches
+            others), device or object, and ``object_id`` uint64: its inode, the number of the
+            process, or the address / 8 of a lock or object; null where unknown. ``type`` text: the
+            object's; null where unknown. ``waker`` int32, row of `threads`: the thread that let it
+            go on; null where unknown.
             ``name`` and ``file`` text, ``caller_line`` int32 and ``caller`` int32, row of
             `functions`: where it waited; null in code of no recorded function. ``own_caller``
             and ``own_line`` int32: the innermost own line that waited, or called what waited.

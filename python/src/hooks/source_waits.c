@@ -53,6 +53,7 @@ ep_py_wait_name(ep_wait_for what)
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -127,6 +128,125 @@ note_waker(const void *semaphore)
             atomic_store_explicit(&at->waker, log->thread->native_id, memory_order_relaxed);
         }
     }
+}
+
+/* ---- What a semaphore stands for ---------------------------------------------------------------- */
+
+/* Whether something is on this thread's stack, in the last few calls. */
+static bool
+is_on_stack(uintptr_t address)
+{
+    char here;
+    intptr_t distance = (intptr_t)(address - (uintptr_t)&here);
+    return distance > -(1 << 16) && distance < 1 << 16;
+}
+
+/* What a thread waits for that waits for a semaphore. */
+typedef struct lock_waited_for {
+    ep_wait_for what;
+    uint64_t word;       /* an EP_WAIT_OBJECT_WORD(); 0: unknown */
+    uintptr_t object;    /* of CRITICAL: that of Python which has the lock, if it is in one; 0: none */
+} lock_waited_for;
+
+#if EP_GIL_DISABLED
+#define THREAD_ATTACHED 1    /* a thread's state */
+
+/* False: there is nothing to read. */
+static bool
+read_memory(uintptr_t from, void *to, size_t bytes)
+{
+    struct iovec here = {to, bytes}, there = {(void *)from, bytes};    /* NOLINT(performance-no-int-to-ptr) */
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
+}
+
+/* The name of an object's type: a name of events. A lock may be in something that is no object, and then
+ * what seems to be its type is none. 0: unknown. Some microseconds. */
+static uint32_t
+name_of_type(uintptr_t object)
+{
+    uintptr_t type;
+    PyTypeObject found, of_found;
+    char text[64] = "";
+    if (!read_memory(object + offsetof(PyObject, ob_type), &type, sizeof type) ||
+        !read_memory(type, &found, sizeof found) ||
+        !read_memory((uintptr_t)Py_TYPE((PyObject *)&found), &of_found, sizeof of_found) ||
+        !(of_found.tp_flags & Py_TPFLAGS_TYPE_SUBCLASS) ||
+        !read_memory((uintptr_t)found.tp_name, text, sizeof text - 1)) {
+        return 0;
+    }
+    ep_name_text name = {.qualname = {text, strlen(text)}, .line = -1, .kind = EP_NAME_WAIT};
+    return text[0] != '\0' ? ep_name_of_text(&name) : 0;
+}
+
+/* The innermost critical section is one that the thread is about to enter. */
+static bool
+enters_section(const PyThreadState *ts)
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): two bits of it are marks */
+    const PyCriticalSection *section = (const PyCriticalSection *)(ts->critical_section & ~(uintptr_t)3);
+    return section != NULL && section->_cs_mutex == NULL;
+}
+
+/* Sets of a lock at an address: it may be an object's. */
+static void
+look_for_object(lock_waited_for *lock, uintptr_t address, const PyThreadState *ts)
+{
+    if (ts != NULL && enters_section(ts)) {
+        lock->what = EP_WAIT_FOR_CRITICAL;
+        uintptr_t object = address - offsetof(PyObject, ob_mutex);
+        if (object % 16 == 0) {
+            lock->object = object;
+            lock->word = EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_OBJECT, object >> 3);
+        }
+    }
+}
+
+/* Whether all threads are stopped, or this one waits until they are: the only one that waits attached. */
+static bool
+is_world_stopped(uintptr_t address, PyThreadState *ts)
+{
+    return ts != NULL && (address == (uintptr_t)&ts->state || __atomic_load_n(&ts->state, __ATOMIC_RELAXED) == THREAD_ATTACHED);
+}
+
+#else
+
+static uint32_t
+name_of_type(uintptr_t object)
+{
+    (void)object;
+    return 0;
+}
+
+#endif
+
+/* From 3.13 on, threads wait for most locks in one place of the interpreter (Python/parking_lot.c). Each has a
+ * semaphore on its stack there, and right before it the address of what it waits for; and before that, if
+ * that is a mutex, an address on its stack. */
+static lock_waited_for
+lock_of(const void *semaphore)
+{
+    lock_waited_for lock = {.what = EP_WAIT_FOR_LOCK};
+    if (!is_on_stack((uintptr_t)semaphore)) {
+        lock.word = EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_LOCK, (uintptr_t)semaphore >> 3);
+        return lock;
+    }
+#if PY_VERSION_HEX >= 0x030D0000
+    const uintptr_t *words = semaphore;
+    uintptr_t of_mutex = words[-2], address = words[-1];
+    bool is_mutex = address != 0 && is_on_stack(of_mutex);
+    if (is_mutex) {
+        lock.word = EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_LOCK, address >> 3);
+    }
+#if EP_GIL_DISABLED
+    PyThreadState *ts = PyGILState_GetThisThreadState();
+    if (is_mutex) {
+        look_for_object(&lock, address, ts);
+    } else if (of_mutex == 0 && is_world_stopped(address, ts)) {
+        lock.what = EP_WAIT_FOR_WORLD;
+    }
+#endif
+#endif
+    return lock;
 }
 
 /* ---- Objects that are loaded later ------------------------------------------------------------ */
@@ -265,9 +385,10 @@ log_of_thread(ep_wait_for what)
     return ep_log_mine();
 }
 
-/* usual: whether such a call waits; its begin is an event. */
+/* usual: whether such a call waits; its begin is an event. object: of Python, whose lock it waits for; 0:
+ * none. */
 static EP_COLD stopped
-begin_wait(ep_wait_for what, bool usual)
+begin_wait(ep_wait_for what, bool usual, uintptr_t object)
 {
     stopped w = {.log = NULL, .what = what, .has_begin = usual};
     if (ep_shared_kinds_get(&active) == 0 || ep_engine_inside != 0) {
@@ -288,8 +409,8 @@ begin_wait(ep_wait_for what, bool usual)
     if (now_ns - last_look.at_ns >= LOOK_NS) {
         look_at_processor(log, now_ns, what != EP_WAIT_FOR_GIL);
     }
-    w.site = ep_py_place_unattached(ep_py_wait_name(what),
-                                    frame_of_thread());
+    uint32_t name = object != 0 ? name_of_type(object) : 0;
+    w.site = ep_py_place_unattached(name != 0 ? name : ep_py_wait_name(what), frame_of_thread());
     if (usual) {
         ep_log_put_value_at(log, ep_ticks_halves(ep_clock_ticks()), EP_KIND_WAIT_BEGIN, w.site,
                             EP_WAIT_WORD(what, 0));
@@ -427,16 +548,6 @@ object_of_process(pid_t ended, pid_t asked)
     return process > 0 ? EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_PROCESS, process) : 0;
 }
 
-/* A lock of 3.13 and later has no semaphore: who waits has one, on its own stack. */
-static uint64_t
-object_of_lock(const void *semaphore)
-{
-    char here;
-    intptr_t distance = (intptr_t)semaphore - (intptr_t)&here;
-    bool is_on_stack = distance > -(1 << 16) && distance < 1 << 16;
-    return is_on_stack ? 0 : EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_LOCK, (uintptr_t)semaphore >> 3);
-}
-
 /* Before a write. */
 static void
 note_write(const stopped *w, int file)
@@ -548,7 +659,7 @@ static ep_py_swaps swaps = {.all = swaps_by_name,
 #define REPLACE_CALL(name, type, what, usual, object, parameters, arguments) \
     static type replaced_##name parameters                                   \
     {                                                                        \
-        stopped w = begin_wait(EP_WAIT_FOR_##what, (usual));                 \
+        stopped w = begin_wait(EP_WAIT_FOR_##what, (usual), 0);              \
         type result = BELOW(name) arguments;                                 \
         if (wait_ended(&w)) {                                                \
             put_end(&w, 0, (object));                                        \
@@ -560,7 +671,7 @@ CALLS(REPLACE_CALL)
 static ssize_t
 replaced_write(int file, const void *from, size_t bytes)
 {
-    stopped w = begin_wait(EP_WAIT_FOR_IO, false);
+    stopped w = begin_wait(EP_WAIT_FOR_IO, false, 0);
     note_write(&w, file);
     ssize_t result = BELOW(write)(file, from, bytes);
     if (wait_ended(&w)) {
@@ -579,17 +690,18 @@ replaced_write(int file, const void *from, size_t bytes)
     }
 REOPENERS(REPLACE_REOPENER)
 
-#define REPLACE_LOCK(name, parameters, arguments)                            \
-    static int replaced_##name parameters                                    \
-    {                                                                        \
-        waiter *at = begin_waiting_for(semaphore);                           \
-        stopped w = begin_wait(EP_WAIT_FOR_LOCK, true);                      \
-        int result = BELOW(name) arguments;                                  \
-        uint64_t waker = at != NULL ? end_waiting(at) : 0;                   \
-        if (wait_ended(&w)) {                                                \
-            put_end(&w, result == 0 ? waker : 0, object_of_lock(semaphore)); \
-        }                                                                    \
-        return result;                                                       \
+#define REPLACE_LOCK(name, parameters, arguments)             \
+    static int replaced_##name parameters                     \
+    {                                                         \
+        waiter *at = begin_waiting_for(semaphore);            \
+        lock_waited_for lock = lock_of(semaphore);            \
+        stopped w = begin_wait(lock.what, true, lock.object); \
+        int result = BELOW(name) arguments;                   \
+        uint64_t waker = at != NULL ? end_waiting(at) : 0;    \
+        if (wait_ended(&w)) {                                 \
+            put_end(&w, result == 0 ? waker : 0, lock.word);  \
+        }                                                     \
+        return result;                                        \
     }
 LOCKS(REPLACE_LOCK)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import io
 import json
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import children
@@ -317,11 +319,108 @@ def test_what_was_waited_for_is_named(tmp_path):
     assert found["reads", "pipe"] == inodes[0]
     assert found["gets", "socket"] == inodes[1]
     assert child.pid in [number for (_, thing), number in found.items() if thing == "process"]
-    has_address = sys.version_info < (3, 14) and raw.HAS_GIL
     ours = [number for (name, thing), number in found.items() if name.startswith("test_what_was")]
-    assert not has_address or any(ours)
+    assert any(ours)
     writes = rec.trace.events["event"] == "pipe_write"
     assert np.count_nonzero(writes & (rec.trace.events["name"] == "io")) >= 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="the lock is not in its object")
+def test_a_lock_is_known_by_its_address():
+    def takes(lock):
+        with lock:
+            pass
+
+    locks = [threading.Lock() for _ in range(3)]
+    threads = [threading.Thread(target=takes, args=(lock,)) for lock in locks for _ in range(2)]
+    with recorded() as rec:
+        for lock in locks:
+            lock.acquire()
+        for each in threads:
+            each.start()
+        for each in threads:
+            until_asleep(each.native_id)
+        for lock in locks:
+            lock.release()
+        for each in threads:
+            each.join()
+
+    table = rec.trace.waits
+    taken = [(name or "").endswith("takes") for name in table["name"]]
+    taken = np.array(taken) & (table["kind"] == "lock")
+    assert set(table["object"][taken]) == {"lock"}
+    found = Counter(number << 3 for number in table["object_id"][taken].tolist())
+    for lock in locks:
+        inside = [at for at in found if id(lock) < at < id(lock) + sys.getsizeof(lock) + 16]
+        assert len(inside) == 1
+    assert len(found) == len(locks)
+
+
+@pytest.mark.skipif(raw.HAS_GIL, reason="with a GIL there are no critical sections")
+def test_an_object_that_another_thread_uses():
+    def copies():
+        for _ in range(10):
+            shared.copy()
+
+    def appends():
+        while copier.is_alive():
+            shared.append(1)
+            time.sleep(0.001)
+
+    shared = list(range(2_000_000))
+    copier, appender = (threading.Thread(target=each) for each in (copies, appends))
+    with recorded() as rec:
+        for each in (copier, appender):
+            each.start()
+        for each in (copier, appender):
+            each.join()
+
+    table = rec.trace.waits
+    waited = np.array([(name or "").endswith("appends") for name in table["name"]])
+    waited &= table["kind"] == "critical"
+    assert np.count_nonzero(waited)
+    assert {number << 3 for number in table["object_id"][waited].tolist()} == {id(shared)}
+    assert set(table["object"][waited]) == {"object"}
+    assert set(table["type"][waited]) == {"list"}
+    names = rec.trace.threads["name"]
+    wakers = Counter(names[row] for row in table["waker"][waited].compressed())
+    assert wakers.most_common(1)[0][0].endswith("(copies)")
+    sums = rec.trace._tree.waits
+    assert sums["critical"] == table["duration"][table["kind"] == "critical"].sum()
+    place = next(each.place for each in by_place(rec.trace) if each.place.kind == "critical")
+    assert place.what.endswith("(of type list)")
+
+
+@pytest.mark.skipif(raw.HAS_GIL, reason="with a GIL no thread stops the others")
+def test_all_threads_stop_for_the_garbage_collector():
+    def computes():
+        while collector.is_alive():
+            sum(range(50))
+
+    def collects():
+        for _ in range(10):
+            gc.collect()
+
+    kept = [[number] for number in range(300_000)]
+    collector = threading.Thread(target=collects)
+    other = threading.Thread(target=computes)
+    with recorded() as rec:
+        for each in (collector, other):
+            each.start()
+        for each in (collector, other):
+            each.join()
+    assert kept
+
+    table, names = rec.trace.waits, rec.trace.threads["name"]
+    by = {
+        names[row]: np.count_nonzero((table["thread"] == row) & (table["kind"] == "world"))
+        for row in range(len(names))
+    }
+    stopped = next(count for name, count in by.items() if name.endswith("(computes)"))
+    assert stopped >= 10
+    rows = (table["kind"] == "world") & (table["duration"] > MS / 2)
+    wakers = Counter(names[row] for row in table["waker"][rows].compressed())
+    assert wakers.most_common(1)[0][0].endswith("(collects)")
 
 
 def test_the_owner_of_a_lock_is_told_with_what_it_did():
@@ -995,7 +1094,7 @@ def test_a_spin_and_the_wait_after_it_are_one_row():
     ]
     names = ("thread", "kind", "start", "duration", "around", "caller_line", "spins", "waker")
     columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
-    columns |= {name: np.zeros(len(rows), np.int32) for name in ("caller", "flags", "object")}
+    columns |= {name: np.zeros(len(rows), np.int32) for name in ("caller", "flags", "object", "type")}
 
     joined = waits._joined(columns)
 
