@@ -155,7 +155,8 @@ typedef struct lock_waited_for {
 static bool
 read_memory(uintptr_t from, void *to, size_t bytes)
 {
-    struct iovec here = {to, bytes}, there = {(void *)from, bytes};    /* NOLINT(performance-no-int-to-ptr) */
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): of another thread's object, perhaps */
+    struct iovec here = {to, bytes}, there = {(void *)from, bytes};
     return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)bytes;
 }
 
@@ -205,7 +206,8 @@ look_for_object(lock_waited_for *lock, uintptr_t address, const PyThreadState *t
 static bool
 is_world_stopped(uintptr_t address, PyThreadState *ts)
 {
-    return ts != NULL && (address == (uintptr_t)&ts->state || __atomic_load_n(&ts->state, __ATOMIC_RELAXED) == THREAD_ATTACHED);
+    return ts != NULL && (address == (uintptr_t)&ts->state ||
+                          __atomic_load_n(&ts->state, __ATOMIC_RELAXED) == THREAD_ATTACHED);
 }
 
 #else
@@ -219,8 +221,8 @@ name_of_type(uintptr_t object)
 
 #endif
 
-/* From 3.13 on, threads wait for most locks in one place of the interpreter (Python/parking_lot.c). Each has a
- * semaphore on its stack there, and right before it the address of what it waits for; and before that, if
+/* From 3.13 on, threads wait for most locks in one place of the interpreter (Python/parking_lot.c). Each has
+ * a semaphore on its stack there, and right before it the address of what it waits for; and before that, if
  * that is a mutex, an address on its stack. */
 static lock_waited_for
 lock_of(const void *semaphore)

@@ -1094,7 +1094,9 @@ def test_a_spin_and_the_wait_after_it_are_one_row():
     ]
     names = ("thread", "kind", "start", "duration", "around", "caller_line", "spins", "waker")
     columns = dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
-    columns |= {name: np.zeros(len(rows), np.int32) for name in ("caller", "flags", "object", "type")}
+    columns |= {
+        name: np.zeros(len(rows), np.int32) for name in ("caller", "flags", "object", "type")
+    }
 
     joined = waits._joined(columns)
 
