@@ -221,9 +221,9 @@ name_of_type(uintptr_t object)
 
 #endif
 
-/* From 3.13 on, threads wait for most locks in one place of the interpreter (Python/parking_lot.c). Each has
- * a semaphore on its stack there, and right before it the address of what it waits for; and before that, if
- * that is a mutex, an address on its stack. */
+/* From 3.13 on, threads wait for most locks in one place of the interpreter (Python/parking_lot.c). Each
+ * has a semaphore on its stack there, and right before it the address of what it waits for; and before
+ * that, if that is a mutex, an address on its stack. */
 static lock_waited_for
 lock_of(const void *semaphore)
 {
