@@ -10,9 +10,24 @@
 #include "recording.h"
 #include "types.h"
 
-/* Writes a trace to a new file, from the descriptor's position on. `decoded` may be paired or not.
- * Fails: EP_IO (errno says why, the file is incomplete), EP_NOMEM, EP_ARGUMENT (metadata too
- * long). */
+typedef struct ep_archive_writer ep_archive_writer;
+
+/* Writes a trace to a new file, from the descriptor's position on: all but its events now. head: all but
+ * the columns, as it is known after every event was read; map: knows the ids of all events. They and
+ * `recording` are not used afterwards. Returns: new in *out (ep_archive_writer_close). Fails: EP_IO (errno
+ * says why, the file is incomplete), EP_NOMEM, EP_ARGUMENT (metadata too long). */
+EP_CHECKED ep_status ep_archive_begin(int fd, const ep_recording *recording, const ep_decoded *head,
+                                      const ep_id_map *map, ep_archive_writer **out, ep_error *error);
+/* The next events, in order; blocks may be paired or not. *block: the first allocator event at or after
+ * `from`; afterwards the first after these rows. Fails: as ep_archive_begin(); EP_FORMAT, these are more
+ * events than the head says. */
+EP_CHECKED ep_status ep_archive_add(ep_archive_writer *writer, const ep_columns *columns, size_t from,
+                                    size_t to, size_t *block);
+/* After the last event. Fails: as ep_archive_add(); EP_FORMAT, there were fewer events. */
+EP_CHECKED ep_status ep_archive_end(ep_archive_writer *writer);
+void ep_archive_writer_close(ep_archive_writer *writer);    /* NULL is fine; errno stays */
+
+/* All of this for a trace that has columns. */
 EP_CHECKED ep_status ep_archive_write(int fd, const ep_recording *recording,
                                       const ep_decoded *decoded, ep_error *error);
 

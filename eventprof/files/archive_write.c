@@ -9,11 +9,15 @@
 #include "array.h"
 #include "names.h"
 
-typedef struct writer {
+struct ep_archive_writer {
     int fd;
     ep_error *error;
-    const ep_recording *recording;
+    const ep_recording *recording;   /* these three while all but the events is written */
     const ep_decoded *decoded;
+    const ep_id_map *map;
+    uint64_t events;                 /* that are still to come */
+    ep_events_coder *coder;          /* NULL: there are no events */
+    ep_columns rows;                 /* of the next section of events */
     uint64_t offset;                 /* in the file */
     /* the section that is being filled */
     uint8_t *bytes;
@@ -31,11 +35,19 @@ typedef struct writer {
     size_t open_row, open_before;    /* of put_open(): the thread of the next call, and how many calls the
                                       * threads before it have */
     size_t file_sites, file_names, file_strings;    /* one more than the highest id in the file */
-} writer;
+};
 
-static void
-writer_clear(writer *w)
+typedef struct ep_archive_writer writer;
+
+void
+ep_archive_writer_close(ep_archive_writer *w)
 {
+    if (w == NULL) {
+        return;
+    }
+    int cause = errno;    /* free() may change it */
+    ep_columns_clear(&w->rows);
+    ep_events_coder_free(w->coder);
     free(w->bytes);
     free(w->packed);
     ep_packer_clear(&w->packer);
@@ -44,6 +56,8 @@ writer_clear(writer *w)
     free(w->names);
     free(w->strings);
     free(w->site_callee);
+    free(w);
+    errno = cause;
 }
 
 /* ---- Out ------------------------------------------------------------------------------------- */
@@ -177,7 +191,7 @@ write_recording(writer *w)
         r->process_id,
         r->filtered,
         (uint64_t)w->decoded->duration_ns,
-        w->decoded->columns.count,
+        w->events,
         w->decoded->damaged_chunks,
         (uint64_t)r->full_reason | (uint64_t)r->unfinished << 32 | (uint64_t)(r->limits & 3) << 33 |
             (uint64_t)((r->limits & EP_LIMIT_ROOM) != 0) << 35,
@@ -307,19 +321,10 @@ number_marked(uint32_t *map, size_t count)
 }
 
 static void
-mark_events(writer *w)
+mark_seen(uint32_t *marks, const int32_t *functions, size_t count)
 {
-    const ep_columns *c = &w->decoded->columns;
-    for (size_t row = 0; row < c->count; row++) {
-        ep_column_row(row);
-        bool name = ep_kind_has_name(c->kind[row]);
-        mark(name ? w->names : w->sites, name ? w->name_count : w->site_count, c->id[row]);
-    }
-    for (size_t i = 0; i < w->decoded->thread_count; i++) {
-        const ep_open_stack *open = &w->decoded->threads[i].open;
-        for (size_t j = 0; j < open->depth; j++) {
-            mark(w->sites, w->site_count, open->calls[j].site_id);
-        }
+    for (size_t id = 0; id < count; id++) {
+        marks[id] = functions[id] != EP_ID_UNSEEN;
     }
 }
 
@@ -333,8 +338,8 @@ string_of(const writer *w, uint32_t id)
 static ep_status
 number_ids(writer *w)
 {
-    w->site_count = ep_site_count();
-    w->name_count = ep_name_count();
+    w->site_count = w->map->site_count;
+    w->name_count = w->map->name_count;
     w->string_count = ep_string_count();
     w->sites = ep_calloc(w->site_count, sizeof *w->sites);
     w->names = ep_calloc(w->name_count, sizeof *w->names);
@@ -342,7 +347,8 @@ number_ids(writer *w)
     if (w->sites == NULL || w->names == NULL || w->strings == NULL) {
         return EP_NOMEM;
     }
-    mark_events(w);
+    mark_seen(w->sites, w->map->site_function, w->site_count);
+    mark_seen(w->names, w->map->name_function, w->name_count);
     w->file_sites = number_marked(w->sites, w->site_count);
     for (uint32_t id = 1; id < w->site_count; id++) {
         if (w->sites[id] != 0) {
@@ -541,9 +547,8 @@ write_all_items(writer *w)
 /* ---- Events and index ------------------------------------------------------------------------ */
 
 static ep_status
-write_events(writer *w)
+begin_events(writer *w)
 {
-    const ep_columns *c = &w->decoded->columns;
     const ep_events_ids ids = {
         .site_count = w->file_sites,
         .name_count = w->file_names,
@@ -554,22 +559,24 @@ write_events(writer *w)
         .name_map_count = w->name_count,
         .thread_count = w->decoded->thread_count,
     };
-    if (c->count == 0) {
+    if (w->events == 0) {
         return EP_OK;
     }
-    ep_events_coder *coder = ep_events_coder_new(&ids, true);
-    if (coder == NULL) {
-        return EP_NOMEM;
-    }
-    ep_status status = EP_OK;
-    for (size_t row = 0, block = 0; row < c->count && status == EP_OK; row += EP_SECTION_ROWS) {
-        size_t count = c->count - row < EP_SECTION_ROWS ? c->count - row : EP_SECTION_ROWS;
-        size_t first = block, bytes;
-        const uint8_t *at = ep_events_encode(coder, c, row, count, &block, &bytes);
-        status = write_section(w, EP_SECTION_EVENTS, at, bytes, count, block - first);
-        ep_columns_give_back();
-    }
-    ep_events_coder_free(coder);
+    w->coder = ep_events_coder_new(&ids, true);
+    w->rows.thread = ep_realloc(NULL, EP_SECTION_ROWS, sizeof *w->rows.thread);
+    bool has_room = ep_columns_reserve(&w->rows, EP_SECTION_ROWS, EP_SECTION_ROWS);
+    return w->coder != NULL && w->rows.thread != NULL && has_room ? EP_OK : EP_NOMEM;
+}
+
+static ep_status
+write_events(writer *w)
+{
+    ep_columns *c = &w->rows;
+    size_t block = 0, bytes;
+    const uint8_t *at = ep_events_encode(w->coder, c, 0, c->count, &block, &bytes);
+    ep_status status = write_section(w, EP_SECTION_EVENTS, at, bytes, c->count, c->alloc_count);
+    c->count = c->alloc_count = 0;
+    ep_columns_give_back();
     return status;
 }
 
@@ -602,25 +609,80 @@ write_index(writer *w)
 }
 
 ep_status
-ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decoded, ep_error *error)
+ep_archive_begin(int fd, const ep_recording *recording, const ep_decoded *head, const ep_id_map *map,
+                 ep_archive_writer **out, ep_error *error)
 {
     static ep_status (*const steps[])(writer *) = {
-        write_header,
-        write_recording,
-        write_kinds,
-        write_metadata,
-        number_ids,
-        write_all_items,
-        write_events,
-        write_index,
+        write_header, write_recording, write_kinds,     write_metadata,
+        number_ids,   write_all_items, begin_events,
     };
-    writer w = {.fd = fd, .error = error, .recording = recording, .decoded = decoded};
+    writer *w = ep_calloc(1, sizeof *w);
+    if (w == NULL) {
+        return EP_NOMEM;
+    }
+    w->fd = fd;
+    w->error = error;
+    w->recording = recording;
+    w->decoded = head;
+    w->map = map;
+    w->events = ep_decoded_events(head);
     ep_status status = EP_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == EP_OK; i++) {
-        status = steps[i](&w);
+        status = steps[i](w);
     }
+    if (status != EP_OK) {
+        ep_archive_writer_close(w);
+        return status;
+    }
+    *out = w;
+    return EP_OK;
+}
+
+ep_status
+ep_archive_add(ep_archive_writer *w, const ep_columns *columns, size_t from, size_t to, size_t *block)
+{
+    ep_status status = EP_OK;
+    if (to - from > w->events) {
+        return ep_fail(w->error, EP_FORMAT, "the recording was changed while it was read");
+    }
+    w->events -= to - from;
+    for (size_t row = from, rows; row < to && status == EP_OK; row += rows) {
+        size_t room = EP_SECTION_ROWS - w->rows.count;
+        rows = to - row < room ? to - row : room;
+        ep_columns_append(&w->rows, columns, row, rows, block);
+        status = rows == room ? write_events(w) : EP_OK;
+    }
+    return status;
+}
+
+ep_status
+ep_archive_end(ep_archive_writer *w)
+{
+    if (w->events > 0) {
+        return ep_fail(w->error, EP_FORMAT, "the recording was changed while it was read");
+    }
+    ep_status status = w->rows.count > 0 ? write_events(w) : EP_OK;
+    return status != EP_OK ? status : write_index(w);
+}
+
+ep_status
+ep_archive_write(int fd, const ep_recording *recording, const ep_decoded *decoded, ep_error *error)
+{
+    ep_functions functions;
+    ep_archive_writer *w = NULL;
+    size_t block = 0;
+    ep_status status = ep_functions_build(decoded, &functions);
+    if (status != EP_OK) {
+        return status;
+    }
+    status = ep_archive_begin(fd, recording, decoded, &functions.map, &w, error);
+    if (status == EP_OK) {
+        status = ep_archive_add(w, &decoded->columns, 0, decoded->columns.count, &block);
+    }
+    status = status != EP_OK ? status : ep_archive_end(w);
     int cause = errno;
-    writer_clear(&w);
-    errno = cause;    /* free() may change it */
+    ep_functions_clear(&functions);
+    ep_archive_writer_close(w);
+    errno = cause;
     return status;
 }

@@ -56,6 +56,7 @@ typedef struct found_slot {
 typedef struct chunk_place {
     found_slot slot;
     bool checked;    /* errors in them were noted */
+    bool counted;    /* by the record check */
 } chunk_place;
 
 typedef struct loader {
@@ -1719,7 +1720,7 @@ decode_all(loader *l, ep_recording *recording, ep_decoded *out, ep_error *error)
     }
     status = ep_decode(&file.capture, l->only_thread, out);
     if (status == EP_OK && l->reader->check != NULL) {
-        status = ep_check_records(&file.capture, l->only_thread, NULL, out, l->reader->check);
+        status = ep_check_records(&file.capture, l->only_thread, out, l->reader->check);
     }
     if (status == EP_OK) {
         status = translate_rows(l, &out->columns, 0, NULL);
@@ -1828,7 +1829,20 @@ struct ep_file_stream {
     bool leaves_ids;
     ep_functions_builder *functions;    /* view: told of each row; or NULL */
     ep_chunk_header *spare;    /* a buffer of the largest chunk, for the next; may be NULL */
+    /* If the reader has a check: of chunks that nobody shares, while they are decoded. */
+    ep_record_checker checker;
+    bool checks_loaded;
 };
+
+static void
+count_records(ep_file_stream *s, size_t index, const ep_chunk_header *chunk)
+{
+    chunk_place *place = &s->loader.places[index];
+    if (!place->counted) {
+        place->counted = true;
+        ep_record_checker_add(&s->checker, chunk);
+    }
+}
 
 static ep_status
 load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
@@ -1856,6 +1870,9 @@ load_chunk(ep_chunk_source *source, size_t index, const ep_chunk_header **out)
         chunk->bytes = (uint32_t)place->slot.chunk_bytes;
     }
     memset((uint64_t *)(chunk + 1) + chunk->used_words, 0, 16);    /* the rest of an earlier chunk */
+    if (s->checks_loaded) {
+        count_records(s, index, chunk);
+    }
     *out = chunk;
     return EP_OK;
 }
@@ -1870,6 +1887,54 @@ let_chunk_go(ep_chunk_source *source, const ep_chunk_header *chunk)
     } else {
         free(owned_chunk);
     }
+}
+
+/* The decoder loads the chunks of each thread in order, but those that several threads share again and
+ * again. */
+static bool
+any_shared(const ep_capture *capture)
+{
+    bool any = false;
+    for (size_t i = 0; i < capture->chunk_count && !any; i++) {
+        any = atomic_load_explicit(&capture->chunks[i]->header->shared, memory_order_relaxed) != 0;
+    }
+    for (size_t id = 0; id < capture->thread_count && !any; id++) {
+        any = ep_capture_carrier(capture, id) != id;
+    }
+    return any;
+}
+
+static EP_CHECKED ep_status
+open_check(ep_file_stream *s)
+{
+    if (s->loader.reader->check == NULL) {
+        return EP_OK;
+    }
+    s->checks_loaded = !any_shared(&s->file.capture);
+    return ep_record_checker_open(&s->checker, &s->file.capture, s->loader.only_thread);
+}
+
+/* Counts the chunks that were not decoded, too. */
+static EP_CHECKED ep_status
+end_check(ep_file_stream *s, const ep_decoded *decoded)
+{
+    ep_record_check *check = s->loader.reader->check;
+    for (size_t i = 0; i < s->file.capture.chunk_count && check != NULL; i++) {
+        const ep_chunk_header *chunk;
+        if (s->loader.places[i].counted) {
+            continue;
+        }
+        ep_status status = s->source.load(&s->source, i, &chunk);
+        if (status != EP_OK) {
+            return status;
+        }
+        count_records(s, i, chunk);
+        s->source.let_go(&s->source, chunk);
+    }
+    if (check != NULL) {
+        ep_record_checker_end(&s->checker, decoded, check);
+    }
+    return EP_OK;
 }
 
 ep_status
@@ -1892,7 +1957,10 @@ ep_file_stream_open(ep_file_reader *reader, ep_recording *recording, ep_file_str
     if (status == EP_OK) {
         s->loader.threads_known = true;
         s->stop_ticks = reader->facts.phase == EP_FILE_FINISHED ? s->loader.header.stop.ticks : UINT64_MAX;
-        status = ep_decoder_open(&s->file.capture, s->loader.only_thread, &s->source, &s->decoder);
+        status = open_check(s);
+        status = status != EP_OK ? status
+                                 : ep_decoder_open(&s->file.capture, s->loader.only_thread, &s->source,
+                                                   &s->decoder);
         if (status != EP_OK) {
             ep_recording_clear(recording);
         }
@@ -1940,11 +2008,16 @@ ep_file_stream_progress(const ep_file_stream *s, size_t *done, size_t *total)
     ep_decoder_progress(s->decoder, done, total);
 }
 
-void
-ep_file_stream_end(ep_file_stream *s, ep_decoded *out)
+ep_status
+ep_file_stream_end(ep_file_stream *s, ep_decoded *out, ep_error *error)
 {
     ep_decoder_end(s->decoder, out);
+    ep_status status = end_check(s, out);
     settle_decoded(&s->loader, out);
+    if (status != EP_OK) {
+        ep_decoded_clear(out);
+    }
+    return status == EP_IO ? ep_fail_os(error, errno) : status;
 }
 
 void
@@ -1954,6 +2027,7 @@ ep_file_stream_close(ep_file_stream *s)
         return;
     }
     ep_decoder_close(s->decoder);
+    ep_record_checker_clear(&s->checker);
     free(s->spare);
     clear_capture(&s->file);
     clear_loader(&s->loader);
@@ -1977,21 +2051,15 @@ load_ended(ep_file_reader *reader, ep_recording *recording, ep_decoded *out, ep_
     if (status == EP_OK) {
         status = translate_rows(&s->loader, &columns, 0, NULL);
     }
+    status = status == EP_IO ? ep_fail_os(error, errno) : status;
+    status = status != EP_OK ? status : ep_file_stream_end(s, &read, error);
     if (status == EP_OK) {
-        ep_file_stream_end(s, &read);
-        if (reader->check != NULL) {
-            status = ep_check_records(&s->file.capture, s->loader.only_thread, &s->source, &read,
-                                      reader->check);
-        }
-    }
-    read.columns = columns;
-    if (status == EP_OK) {
+        read.columns = columns;
         *out = read;
     } else {
-        ep_decoded_clear(&read);
+        ep_columns_clear(&columns);
         ep_recording_clear(recording);
     }
-    status = status == EP_IO ? ep_fail_os(error, errno) : status;
     ep_file_stream_close(s);
     return status;
 }

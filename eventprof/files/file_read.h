@@ -69,11 +69,12 @@ EP_CHECKED ep_status ep_file_stream_next(ep_file_stream *stream, ep_columns *to,
                                          ep_error *error);
 /* As ep_decoder_progress(). */
 void ep_file_stream_progress(const ep_file_stream *stream, size_t *done, size_t *total);
-/* After the last row. Returns: new in *out, without columns. */
-void ep_file_stream_end(ep_file_stream *stream, ep_decoded *out);
+/* After the last row. Returns: new in *out, without columns. Fails: as ep_file_stream_next(). */
+EP_CHECKED ep_status ep_file_stream_end(ep_file_stream *stream, ep_decoded *out, ep_error *error);
 void ep_file_stream_close(ep_file_stream *stream);    /* NULL is fine */
 
-/* The next load also checks the records, for verify.h. *out must stay valid until the reader is closed. */
+/* From now on loads and streams also check the records, for verify.h; out NULL: no more. *out must stay
+ * valid as long. */
 void ep_file_check_records(ep_file_reader *reader, ep_record_check *out);
 
 /* The recording without its events. */

@@ -116,9 +116,9 @@ more_of_log(ep_merge_feed *feed, const ep_columns **out)
     }
     /* Of many processes few run at the same time: what is over takes no memory. */
     self->ended = true;
-    ep_file_stream_end(self->log, &self->head);
+    status = ep_file_stream_end(self->log, &self->head, self->error);
     close_part(self);
-    return EP_OK;
+    return status;
 }
 
 static ep_status
@@ -191,8 +191,7 @@ open_feed(part_feed *self, ep_trace *trace, size_t rows, ep_error *error)
 {
     self->trace = trace;
     self->error = error;
-    bool can_stream =
-        !trace->has_decoded && !trace->check_records && ep_filter_is_empty(&trace->filter);
+    bool can_stream = !trace->has_decoded && ep_filter_is_empty(&trace->filter);
     ep_file_reader *reader = can_stream ? ep_trace_log_reader(trace) : NULL;
     ep_archive *archive = can_stream ? ep_trace_archive(trace) : NULL;
     if (reader != NULL && !ep_file_get_facts(reader)->writer_lives) {

@@ -6,6 +6,7 @@
 #ifndef EP_FOLD_H
 #define EP_FOLD_H
 
+#include "decode.h"
 #include "pair.h"
 #include "types.h"
 
@@ -22,6 +23,8 @@ typedef struct ep_fold_facts {
                                               NULL: all are of one */
     const int32_t *thread_carrier;         /* thread_count long: ep_thread_carriers(); NULL: no lanes */
     int64_t length_ns;                     /* of the window */
+    const ep_decoded *head;                /* all but the columns; of a file, counts and damage may still be
+                                              wrong */
     bool has_lock;                         /* each process has an interpreter's lock: events show who
                                               held it */
 } ep_fold_facts;

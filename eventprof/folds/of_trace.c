@@ -27,6 +27,7 @@ facts_of(const ep_trace *trace, bool has_lock)
         .thread_process = trace->input.thread_process,
         .thread_carrier = trace->input.thread_carrier,
         .length_ns = trace->input.length_ns,
+        .head = &trace->decoded,
         .has_lock = has_lock,
     };
 }
@@ -57,8 +58,10 @@ static ep_status
 run_on_log(ep_trace *trace, ep_file_reader *reader, const pass_of *job, ep_error *error)
 {
     ep_pass pass;
+    ep_file_check_records(reader, trace->check_records ? &trace->record_check : NULL);
     ep_status status =
         ep_fold_log(reader, job->has_lock, job->folds, job->count, job->progress, &pass, error);
+    ep_file_check_records(reader, NULL);
     if (status != EP_OK) {
         return status;
     }
@@ -104,10 +107,8 @@ ep_fold_trace(ep_trace *trace, ep_fold *const *folds, size_t count, bool has_loc
 {
     ep_error unused;
     error = error != NULL ? error : &unused;
-    /* A filter needs all events before it can say which to drop; the check of records runs while columns
-     * are decoded. Both need columns. */
-    bool can_pass =
-        !trace->has_decoded && !trace->check_records && ep_filter_is_empty(&trace->filter);
+    /* A filter needs all events before it can say which to drop. */
+    bool can_pass = !trace->has_decoded && ep_filter_is_empty(&trace->filter);
     ep_file_reader *reader = can_pass ? ep_trace_log_reader(trace) : NULL;
     ep_archive *archive = can_pass ? ep_trace_archive(trace) : NULL;
     if (reader != NULL && ep_file_get_facts(reader)->writer_lives) {
@@ -153,7 +154,7 @@ ep_trace_glance(const ep_trace *trace, ep_glance *out, ep_error *error)
     ep_error unused;
     error = error != NULL ? error : &unused;
     *out = (ep_glance){0};
-    if (trace->has_decoded || trace->check_records || !ep_filter_is_empty(&trace->filter)) {
+    if (trace->has_decoded || !ep_filter_is_empty(&trace->filter)) {
         return EP_OK;
     }
     ep_file_reader *reader = ep_trace_log_reader(trace);

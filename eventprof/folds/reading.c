@@ -351,6 +351,7 @@ run(ep_sliding_stream *stream, const known *facts_known, ep_fold *const *folds, 
             .thread_process = processes,
             .thread_carrier = carriers,
             .length_ns = head->duration_ns,
+            .head = head,
             .has_lock = facts_known->has_lock,
         };
         status = ep_fold_run(&stream->stream, &facts, folds, count, progress);
@@ -431,7 +432,9 @@ pass_log(ep_file_reader *reader, bool with_ids, bool has_lock, ep_fold *const *f
     }
     status = run(&s.stream, &facts_known, folds, count, progress, &pass);
     if (status == EP_OK) {
-        ep_file_stream_end(s.log, &pass.head);
+        status = ep_file_stream_end(s.log, &pass.head, error);
+    }
+    if (status == EP_OK) {
         *out = pass;
     } else {
         ep_pass_clear(&pass);

@@ -6,6 +6,24 @@
 /* ---- Columns --------------------------------------------------------------------------------- */
 
 void
+ep_columns_append(ep_columns *to, const ep_columns *from, size_t row, size_t rows, size_t *block)
+{
+    memcpy(to->time_ns + to->count, from->time_ns + row, rows * sizeof *to->time_ns);
+    memcpy(to->kind + to->count, from->kind + row, rows * sizeof *to->kind);
+    memcpy(to->thread + to->count, from->thread + row, rows * sizeof *to->thread);
+    memcpy(to->id + to->count, from->id + row, rows * sizeof *to->id);
+    size_t at = *block, until = ep_columns_block_of_row(from, at, row + rows), blocks = until - at;
+    for (size_t i = 0; i < blocks; i++) {
+        to->alloc_row[to->alloc_count + i] = from->alloc_row[at + i] - row + to->count;
+    }
+    memcpy(to->address + to->alloc_count, from->address + at, blocks * sizeof *to->address);
+    memcpy(to->size + to->alloc_count, from->size + at, blocks * sizeof *to->size);
+    to->count += rows;
+    to->alloc_count += blocks;
+    *block = until;
+}
+
+void
 ep_columns_clear(ep_columns *columns)
 {
     ep_column_free(columns->thread);

@@ -28,7 +28,13 @@ bool ep_columns_reserve(ep_columns *columns, size_t rows, size_t blocks);
 bool ep_columns_own(const ep_columns *columns);
 /* The first allocator event, of those from `from` on, at or after a row. */
 size_t ep_columns_block_of_row(const ep_columns *columns, size_t from, size_t row);
+/* Appends some rows of other columns, with their allocator events from `*block` on. There is room. *block:
+ * afterwards the first one after these rows. */
+void ep_columns_append(ep_columns *to, const ep_columns *from, size_t row, size_t rows, size_t *block);
 void ep_columns_clear(ep_columns *columns);
+
+/* In a map: no event and no open call mentions the id. */
+#define EP_ID_UNSEEN (-2)
 
 /* ids -> rows of the trace's function table. -1: unknown. Built once a trace (functions.h). */
 typedef struct ep_id_map {

@@ -31,7 +31,7 @@ hash_of_row(const void *name_ids, size_t row)
     return text_hash(ep_name_get(((const uint32_t *)name_ids)[row]));
 }
 
-#define UNSEEN (-2)    /* in the maps while they are made: no row mentioned it yet */
+#define UNSEEN EP_ID_UNSEEN
 #define NO_MEMORY (-3)
 
 /* The row of a name, made if it is new. -1: no name. Fails: NO_MEMORY. */
@@ -147,14 +147,7 @@ ep_functions_begin(ep_functions_builder *b, const ep_trace_thread *threads, size
 void
 ep_functions_end(ep_functions_builder *b, ep_functions *out)
 {
-    ep_id_map *map = &b->result.map;
-    for (size_t i = 0; i < map->site_count; i++) {
-        map->site_function[i] = map->site_function[i] == UNSEEN ? -1 : map->site_function[i];
-    }
-    for (size_t i = 0; i < map->name_count; i++) {
-        map->name_function[i] = map->name_function[i] == UNSEEN ? -1 : map->name_function[i];
-    }
-    map->function_count = b->result.count;
+    b->result.map.function_count = b->result.count;
     *out = b->result;
     b->result = (ep_functions){0};
     ep_functions_drop(b);

@@ -86,7 +86,7 @@ decode_capture(ep_trace *trace)
 {
     ep_status status = ep_decode(&trace->capture, trace->only_thread, &trace->decoded);
     if (status == EP_OK && trace->check_records && !trace->record_check.done) {
-        status = ep_check_records(&trace->capture, trace->only_thread, NULL, &trace->decoded,
+        status = ep_check_records(&trace->capture, trace->only_thread, &trace->decoded,
                                   &trace->record_check);
     }
     return status;
@@ -372,26 +372,4 @@ ep_trace_lost(const ep_trace *trace)
         }
     }
     return lost;
-}
-
-ep_status
-ep_trace_verify(ep_trace *trace, const ep_verify_input *known, size_t limit, ep_verification *out)
-{
-    ep_verify_input input = *known;
-    input.columns = &trace->decoded.columns;
-    input.map = &trace->functions.map;
-    input.threads = trace->decoded.threads;
-    input.thread_count = trace->decoded.thread_count;
-    input.kinds = trace->recording.kinds;
-    input.duration_ns = trace->decoded.duration_ns;
-    input.lost_tail = trace->recording.full_reason != EP_FULL_NOT;
-    input.damaged = trace->decoded.damaged_chunks > 0 || (trace->recording.limits & EP_LIMIT_CUT) != 0;
-    ep_work work;
-    ep_work_begin(&work, trace->watcher, "verifying");
-    ep_status status = ep_verify(&input, limit, &work.progress, out);
-    if (status == EP_OK && trace->record_check.done) {
-        ep_verify_records(&trace->record_check, input.threads, input.thread_count, out);
-    }
-    ep_work_end(&work);
-    return status;
 }

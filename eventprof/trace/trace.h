@@ -41,7 +41,7 @@ struct ep_trace {
     ep_filter filter;                 /* applied after decoding */
     const ep_watcher *watcher;        /* of long steps; may be NULL */
     bool no_lock;                     /* the interpreter had none: nothing waited for it */
-    bool check_records;               /* check the records while decoding, for ep_trace_verify() */
+    bool check_records;               /* check the records while they are read, for ep_verify_trace() */
     ep_record_check record_check;
     /* The steps. */
     bool has_decoded, has_input, has_functions, has_calls, has_blocks, has_summary, has_lengths, has_stacks,
@@ -114,11 +114,6 @@ const char *ep_trace_thread_name(const ep_trace_thread *thread);
 
 /* The number of lost events, as far as it is known now. */
 uint64_t ep_trace_lost(const ep_trace *trace);
-
-/* Replays it (verify.h). Of `known` these are read: filtered, one_thread, hook_frees, calls_displaced,
- * memory_displaced; the trace knows the rest. Needs EP_STEP_FUNCTIONS. Fails: as ep_verify(). */
-EP_CHECKED ep_status ep_trace_verify(ep_trace *trace, const ep_verify_input *known, size_t limit,
-                                     ep_verification *out);
 
 /* Counts calls of Python functions that lie in a call which did not make them: the thread switched to
  * another stack of calls in between, as greenlets do. 0 if calls were left out or lost. Needs

@@ -52,16 +52,35 @@ report(ep_verification *to, bool excused, const ep_trace_fault *fault)
     }
 }
 
+/* An event that is replayed. */
+typedef struct event {
+    size_t row;            /* its number in the whole */
+    int64_t time_ns;
+    int32_t thread;
+    uint32_t id;
+    unsigned kind;
+    bool has_block;        /* the next two are known */
+    uint64_t address;
+    int64_t size;
+} event;
+
 static ep_trace_fault
-fault_at(const ep_verify_input *input, ep_trace_fault_sort sort, size_t row)
+fault_of(ep_trace_fault_sort sort, size_t row, int32_t thread, int64_t time_ns, unsigned kind)
 {
     return (ep_trace_fault){
         .sort = sort,
         .row = row,
-        .thread = input->columns->thread[row],
-        .time_ns = input->columns->time_ns[row],
+        .thread = thread,
+        .time_ns = time_ns,
+        .kind = kind,
         .other_row = EP_TRACE_FAULT_NO_ROW,
     };
+}
+
+static ep_trace_fault
+fault_at(const event *e, ep_trace_fault_sort sort)
+{
+    return fault_of(sort, e->row, e->thread, e->time_ns, e->kind);
 }
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
@@ -72,8 +91,8 @@ fault_at(const ep_verify_input *input, ep_trace_fault_sort sort, size_t row)
  * looks wrong is judged at the next event of the same address: only that shows whether the two were
  * swapped. */
 
-/* With more addresses, those of freed blocks are forgotten. */
-#define REMEMBERED_SLOTS ((size_t)1 << 23)
+/* With more addresses, those of freed blocks are forgotten: 128 MiB. */
+#define REMEMBERED_SLOTS ((size_t)1 << 22)
 #define FIRST_SHIFT (64 - 12)
 
 #define BLOCK_BYTES_MAX (INT64_C(1) << 48)
@@ -89,26 +108,39 @@ typedef enum address_state {
     STATE_FREED_SUSPECT    /* it was freed already */
 } address_state;
 
+/* What is needed of the last event of an address. */
+typedef struct seen_event {
+    int64_t time_ns;
+    uint32_t row;
+    int32_t thread;
+} seen_event;
+
 typedef struct address_slot {
     uint64_t address;
-    uint32_t row;      /* of its last event */
-    uint32_t other;    /* the event before that: the birth of the freed block, or of the block that lived
-                        * there */
-    uint32_t state;    /* address_state; 0: an empty slot */
+    seen_event last;
+    uint32_t other;       /* the row before that: the birth of the freed block, or of the block that lived
+                           * there */
+    uint8_t state;        /* address_state; 0: an empty slot */
+    uint8_t kind;         /* of the last event */
+    bool other_is_early;  /* an event after `other` may be lost */
 } address_slot;
+
+_Static_assert(sizeof(address_slot) == 32, "as verify.h says");
 
 /* A thread's last realloc_free whose realloc is still to come. */
 typedef struct moving_block {
-    uint32_t row;      /* EP_ROW_NONE: none */
-    bool seen;         /* the thread had allocator events */
+    uint32_t row;         /* EP_ROW_NONE: none */
+    unsigned domain;
+    bool seen;            /* the thread had allocator events */
     uint64_t address;
+    seen_event before;    /* the event of the address before the realloc_free, if there is one, */
+    uint8_t before_kind;  /* and its kind */
 } moving_block;
 
 typedef struct block_verifier {
     const ep_verify_input *input;
     ep_verification *to;
     ep_kind_set kinds;         /* kinds of domains that were recorded completely */
-    int64_t lost_until_ns;     /* an event up to here may be lost; -1: none was */
     address_slot *slots;
     size_t capacity, used, live;
     unsigned shift;            /* 64 - log2(capacity) */
@@ -179,19 +211,26 @@ rebuild(block_verifier *blocks)
 
 /* ---- Suspicions ------------------------------------------------------------------------------ */
 
-static int64_t
-time_of(const block_verifier *blocks, uint32_t row)
+static void
+set_last(address_slot *slot, const event *e)
 {
-    return blocks->input->columns->time_ns[row];
+    slot->last = (seen_event){.time_ns = e->time_ns, .row = (uint32_t)e->row, .thread = e->thread};
+    slot->kind = (uint8_t)e->kind;
 }
 
-/* Whether two rows may be in the wrong order. */
+/* Whether two events may be in the wrong order. */
 static bool
-may_be_swapped(const block_verifier *blocks, uint32_t earlier, uint32_t later)
+may_be_swapped(const seen_event *earlier, const event *later)
 {
-    const ep_columns *c = blocks->input->columns;
-    return c->thread[earlier] != c->thread[later] &&
-           c->time_ns[later] - c->time_ns[earlier] <= EP_PAIR_SKEW_NS;
+    return earlier->thread != later->thread && later->time_ns - earlier->time_ns <= EP_PAIR_SKEW_NS;
+}
+
+/* The last event becomes the one before the next. */
+static void
+set_other(const block_verifier *blocks, address_slot *slot)
+{
+    slot->other = slot->last.row;
+    slot->other_is_early = slot->last.time_ns <= blocks->input->lost_until_ns;
 }
 
 static bool
@@ -205,7 +244,7 @@ excuses_all(const block_verifier *blocks)
 static bool
 may_be_lost(const block_verifier *blocks, const address_slot *slot)
 {
-    return excuses_all(blocks) || time_of(blocks, slot->other) <= blocks->lost_until_ns;
+    return excuses_all(blocks) || slot->other_is_early;
 }
 
 /* Reports a block that was made where another lived, or freed twice. */
@@ -214,7 +253,7 @@ report_suspect(block_verifier *blocks, const address_slot *slot, bool excused)
 {
     ep_trace_fault_sort sort = slot->state == STATE_LIVE_SUSPECT ? EP_TRACE_FAULT_ADDRESS_LIVES
                                                                  : EP_TRACE_FAULT_FREED_TWICE;
-    ep_trace_fault fault = fault_at(blocks->input, sort, slot->row);
+    ep_trace_fault fault = fault_of(sort, slot->last.row, slot->last.thread, slot->last.time_ns, slot->kind);
     fault.address = slot->address;
     fault.other_row = slot->other;
     excused = excused || may_be_lost(blocks, slot) ||
@@ -225,9 +264,9 @@ report_suspect(block_verifier *blocks, const address_slot *slot, bool excused)
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 static void
-give_birth(block_verifier *blocks, address_slot *slot, uint32_t row)
+give_birth(block_verifier *blocks, address_slot *slot, const event *e)
 {
-    if (slot->state == STATE_FREED_SUSPECT && may_be_swapped(blocks, slot->row, row)) {
+    if (slot->state == STATE_FREED_SUSPECT && may_be_swapped(&slot->last, e)) {
         /* The earlier free was the free of this block. */
         slot->state = may_be_lost(blocks, slot) ? STATE_MAYBE_LIVE : STATE_FREED;
         return;
@@ -236,19 +275,19 @@ give_birth(block_verifier *blocks, address_slot *slot, uint32_t row)
         report_suspect(blocks, slot, false);
     }
     if (slot->state == STATE_LIVE || slot->state == STATE_LIVE_SUSPECT) {
-        slot->other = slot->row;
+        set_other(blocks, slot);
         slot->state = STATE_LIVE_SUSPECT;
     } else {
-        bool doubt = slot->state == STATE_FREED_OLDER && may_be_swapped(blocks, slot->row, row);
+        bool doubt = slot->state == STATE_FREED_OLDER && may_be_swapped(&slot->last, e);
         slot->state = doubt ? STATE_MAYBE_LIVE : STATE_LIVE;
     }
-    slot->row = row;
+    set_last(slot, e);
 }
 
 static void
-give_death(block_verifier *blocks, address_slot *slot, uint32_t row)
+give_death(block_verifier *blocks, address_slot *slot, const event *e)
 {
-    if (slot->state == STATE_LIVE_SUSPECT && may_be_swapped(blocks, slot->row, row)) {
+    if (slot->state == STATE_LIVE_SUSPECT && may_be_swapped(&slot->last, e)) {
         /* It was the free of the earlier block. */
         slot->state = may_be_lost(blocks, slot) ? STATE_MAYBE_LIVE : STATE_LIVE;
         return;
@@ -256,115 +295,112 @@ give_death(block_verifier *blocks, address_slot *slot, uint32_t row)
     if (is_suspect(slot)) {
         report_suspect(blocks, slot, false);
     }
-    slot->other = slot->row;
+    set_other(blocks, slot);
     if (slot->state == STATE_FREED_SUSPECT || slot->state == STATE_FREED ||
         slot->state == STATE_FREED_OLDER) {
         slot->state = STATE_FREED_SUSPECT;
     } else {
         slot->state = slot->state == STATE_NONE ? STATE_FREED_OLDER : STATE_FREED;
     }
-    slot->row = row;
+    set_last(slot, e);
 }
 
 /* A realloc failed: its realloc_free did not happen. */
 static void
-revive(block_verifier *blocks, uint64_t address, uint32_t freed_row)
+revive(block_verifier *blocks, const moving_block *moving)
 {
-    address_slot *slot = find(blocks, address);
-    if (slot->row != freed_row || slot->state == STATE_NONE || lives(slot)) {
+    address_slot *slot = find(blocks, moving->address);
+    if (slot->last.row != moving->row || slot->state == STATE_NONE || lives(slot)) {
         return;
     }
     bool known = slot->state == STATE_FREED;
     if (slot->state == STATE_FREED_SUSPECT) {
         report_suspect(blocks, slot, false);
     }
-    slot->row = known ? slot->other : freed_row;
+    slot->last = known ? moving->before : slot->last;
+    slot->kind = known ? moving->before_kind : slot->kind;
     slot->state = known ? STATE_LIVE : STATE_UNKNOWN;
 }
 
 static void
-report_alone(block_verifier *blocks, uint32_t row, uint32_t other, bool excused)
+report_alone(block_verifier *blocks, const event *e, uint32_t other, bool excused)
 {
-    ep_trace_fault fault = fault_at(blocks->input, EP_TRACE_FAULT_REALLOC_ALONE, row);
+    ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_REALLOC_ALONE);
     fault.other_row = other == EP_ROW_NONE ? EP_TRACE_FAULT_NO_ROW : other;
     report(blocks->to, excused || excuses_all(blocks), &fault);
 }
 
 /* Between the two halves of a realloc its thread has no other allocator event. */
 static void
-follow_realloc(block_verifier *blocks, size_t event, uint32_t row)
+follow_realloc(block_verifier *blocks, const event *e)
 {
-    const ep_columns *c = blocks->input->columns;
-    unsigned kind = c->kind[row];
-    moving_block *moving = &blocks->moving[c->thread[row]];
+    unsigned kind = e->kind;
+    moving_block *moving = &blocks->moving[e->thread];
     bool second = ep_kind_is(kind, EP_KIND_REALLOC) || ep_kind_is(kind, EP_KIND_REALLOC_FAILED);
-    bool fits = moving->row != EP_ROW_NONE && second &&
-                ep_kinds[c->kind[moving->row]].domain == ep_kinds[kind].domain;
+    bool fits = moving->row != EP_ROW_NONE && second && moving->domain == ep_kinds[kind].domain;
     if (moving->row != EP_ROW_NONE && !fits) {
-        report_alone(blocks, row, moving->row, false);
+        report_alone(blocks, e, moving->row, false);
     } else if (second && !fits) {
         /* The window, or what a ring kept, may begin between the halves. */
-        report_alone(blocks, row, EP_ROW_NONE, !moving->seen);
+        report_alone(blocks, e, EP_ROW_NONE, !moving->seen);
     } else if (ep_kind_is(kind, EP_KIND_REALLOC_FAILED)) {
-        revive(blocks, moving->address, moving->row);
+        revive(blocks, moving);
     }
-    moving->row = ep_kind_is(kind, EP_KIND_REALLOC_FREE) ? row : EP_ROW_NONE;
-    moving->address = c->address[event];
+    moving->row = ep_kind_is(kind, EP_KIND_REALLOC_FREE) ? (uint32_t)e->row : EP_ROW_NONE;
+    moving->domain = ep_kinds[kind].domain;
+    moving->address = e->address;
     moving->seen = true;
 }
 
 static void
-check_block(block_verifier *blocks, size_t event, uint32_t row)
+check_block(block_verifier *blocks, const event *e)
 {
-    const ep_columns *c = blocks->input->columns;
-    const ep_kind_info *info = &ep_kinds[c->kind[row]];
-    int64_t size = c->size[event];
-    bool opens = info->pairing == EP_PAIRING_OPENS;
+    bool opens = ep_kinds[e->kind].pairing == EP_PAIRING_OPENS;
     /* A request that failed may have been of any size; a free's size is that of its block, or -1. */
-    if ((opens && (size < 0 || size > BLOCK_BYTES_MAX)) || size < -1) {
-        ep_trace_fault fault = fault_at(blocks->input, EP_TRACE_FAULT_BLOCK_SIZE, row);
+    if ((opens && (e->size < 0 || e->size > BLOCK_BYTES_MAX)) || e->size < -1) {
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_BLOCK_SIZE);
         fault.expected = BLOCK_BYTES_MAX;
-        fault.found = size;
-        fault.address = c->address[event];
+        fault.found = e->size;
+        fault.address = e->address;
         report(blocks->to, false, &fault);
     }
-    if (c->address[event] == 0) {
-        ep_trace_fault fault = fault_at(blocks->input, EP_TRACE_FAULT_BLOCK_ADDRESS, row);
+    if (e->address == 0) {
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_BLOCK_ADDRESS);
         report(blocks->to, false, &fault);
     }
 }
 
 /* HOT, one look into the table an event. */
 static EP_CHECKED ep_status
-next_block(block_verifier *blocks, size_t event)
+next_block(block_verifier *blocks, const event *e)
 {
-    const ep_columns *c = blocks->input->columns;
-    uint32_t row = (uint32_t)c->alloc_row[event];
-    const ep_kind_info *info = &ep_kinds[c->kind[row]];
+    const ep_kind_info *info = &ep_kinds[e->kind];
     if (info->form == EP_FORM_VALUE) {
         return EP_OK;
     }
-    check_block(blocks, event, row);
-    if (!ep_kinds_has(blocks->kinds, c->kind[row])) {
+    check_block(blocks, e);
+    if (!ep_kinds_has(blocks->kinds, e->kind)) {
         return EP_OK;
     }
-    follow_realloc(blocks, event, row);
+    follow_realloc(blocks, e);
     if (info->pairing == EP_PAIRING_NEITHER) {
         return EP_OK;
     }
-    address_slot *slot = find(blocks, c->address[event]);
+    address_slot *slot = find(blocks, e->address);
     if (slot->state == STATE_NONE && EP_UNLIKELY(blocks->used >= blocks->capacity / 8 * 5)) {
         if (rebuild(blocks) != EP_OK) {
             return EP_NOMEM;
         }
-        slot = find(blocks, c->address[event]);
+        slot = find(blocks, e->address);
     }
     blocks->used += slot->state == STATE_NONE;
-    slot->address = c->address[event];
+    slot->address = e->address;
     if (info->pairing == EP_PAIRING_OPENS) {
-        give_birth(blocks, slot, row);
+        give_birth(blocks, slot, e);
     } else {
-        give_death(blocks, slot, row);
+        blocks->moving[e->thread].before = slot->last;
+        blocks->moving[e->thread].before_kind = slot->kind;
+        give_death(blocks, slot, e);
     }
     return EP_OK;
 }
@@ -383,20 +419,17 @@ whole_domains(ep_kind_set kinds)
     return whole;
 }
 
-/* The time until which allocator events may be missing: a ring loses those before a thread's first event.
- * -1: none are missing. */
-static int64_t
-lost_until(const ep_verify_input *input)
+int64_t
+ep_lost_until_ns(const ep_trace_thread *threads, size_t count)
 {
     int64_t until = -1;
-    for (size_t i = 0; i < input->thread_count && !input->lost_tail; i++) {
-        const ep_trace_thread *thread = &input->threads[i];
+    for (size_t i = 0; i < count; i++) {
         uint64_t lost = 0, recorded = 0;
         for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-            lost += ep_kinds[kind].domain != EP_DOMAIN_NONE ? thread->lost[kind] : 0;
-            recorded += thread->recorded[kind];
+            lost += ep_kinds[kind].domain != EP_DOMAIN_NONE ? threads[i].lost[kind] : 0;
+            recorded += threads[i].recorded[kind];
         }
-        int64_t first_ns = recorded > 0 ? thread->first_ns : INT64_MAX;
+        int64_t first_ns = recorded > 0 ? threads[i].first_ns : INT64_MAX;
         until = lost > 0 && first_ns > until ? first_ns : until;
     }
     return until;
@@ -409,7 +442,6 @@ open_blocks(block_verifier *blocks, const ep_verify_input *input, ep_verificatio
         .input = input,
         .to = to,
         .kinds = whole_domains(input->kinds),
-        .lost_until_ns = lost_until(input),
         .moving = ep_calloc(input->thread_count, sizeof *blocks->moving),
     };
     if (blocks->moving == NULL) {
@@ -429,7 +461,7 @@ finish_blocks(block_verifier *blocks)
     for (size_t i = 0; i < blocks->capacity; i++) {
         const address_slot *slot = &blocks->slots[i];
         if (is_suspect(slot)) {
-            bool late = end_ns - time_of(blocks, slot->row) <= EP_PAIR_SKEW_NS;
+            bool late = end_ns - slot->last.time_ns <= EP_PAIR_SKEW_NS;
             report_suspect(blocks, slot, late && blocks->input->thread_count > 1);
         }
     }
@@ -463,15 +495,22 @@ typedef struct call_stack {
     size_t searched;
 } call_stack;
 
-typedef struct verifier {
-    const ep_verify_input *input;
+typedef struct replayed_thread {
+    uint64_t rows[EP_KIND_COUNT];    /* events of a kind */
+    int64_t first_ns, last_ns;
+    bool is_seen;                    /* it has rows: both times are valid */
+    call_stack stack;
+} replayed_thread;
+
+struct ep_verifier {
+    ep_verify_input input;
     ep_verification result;
     block_verifier blocks;
     ep_kind_set call_kinds;          /* groups of calls whose begins and ends were all recorded */
-    call_stack *stacks;              /* by thread */
-    uint64_t (*rows)[EP_KIND_COUNT]; /* by thread: events of a kind */
-    size_t *first, *last;            /* by thread: rows; NO_ROW: none */
-} verifier;
+    replayed_thread *threads;
+    size_t rows;                     /* so far */
+    int64_t before_ns;               /* time of the last */
+};
 
 static int32_t
 function_of(const ep_id_map *map, bool names, uint32_t id)
@@ -533,23 +572,23 @@ search(call_stack *stack, int64_t key)
 /* Whether an end without a call is excused: the call may be older than the recording, or filters may have
  * left it out. */
 static bool
-end_may_be_older(const verifier *v, call_stack *stack, unsigned kind)
+end_may_be_older(const ep_verifier *v, call_stack *stack, unsigned kind)
 {
     open_call *top = stack->depth > 0 ? &stack->calls[stack->depth - 1] : NULL;
     bool no_python = (v->call_kinds & EP_KIND_BIT(EP_KIND_CALL)) == 0;
-    if (v->input->damaged || v->input->calls_displaced || ep_kinds[kind].group == EP_GROUP_SPAN) {
+    if (v->input.damaged || v->input.calls_displaced || ep_kinds[kind].group == EP_GROUP_SPAN) {
         return true;
     }
     if (top == NULL) {
         /* When a window begins, only open calls of Python functions are known. */
-        return v->input->filtered || (is_c(kind) && no_python) || ep_kinds[kind].group == EP_GROUP_GC;
+        return v->input.filtered || (is_c(kind) && no_python) || ep_kinds[kind].group == EP_GROUP_GC;
     }
     if (top->row != EP_ROW_NONE) {
         return false;
     }
     bool fresh = top->fresh;
     top->fresh = false;
-    return v->input->filtered || (is_c(kind) && (fresh || no_python)) ||
+    return v->input.filtered || (is_c(kind) && (fresh || no_python)) ||
            ep_kinds[kind].group == EP_GROUP_GC;
 }
 
@@ -572,16 +611,15 @@ function_of_key(int64_t key)
 
 /* HOT, except for ends that do not fit. */
 static void
-end_call(verifier *v, call_stack *stack, size_t row, int64_t key)
+end_call(ep_verifier *v, call_stack *stack, const event *e, int64_t key)
 {
     if (EP_LIKELY(stack->depth > 0 && stack->calls[stack->depth - 1].key == key)) {
         pop_to(stack, stack->depth - 1);
         return;
     }
-    unsigned kind = v->input->columns->kind[row];
     const open_call *top = stack->depth > 0 ? &stack->calls[stack->depth - 1] : NULL;
     size_t found = search(stack, key);
-    ep_trace_fault fault = fault_at(v->input, EP_TRACE_FAULT_END_WITHOUT_CALL, row);
+    ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_END_WITHOUT_CALL);
     fault.found = function_of_key(key);
     fault.expected = -1;
     if (top != NULL) {
@@ -590,56 +628,53 @@ end_call(verifier *v, call_stack *stack, size_t row, int64_t key)
         fault.other_row = top->row != EP_ROW_NONE ? top->row : EP_TRACE_FAULT_NO_ROW;
     }
     if (found > 0) {
-        bool excused = v->input->damaged || v->input->calls_displaced ||
+        bool excused = v->input.damaged || v->input.calls_displaced ||
                        only_spans(stack, found);
         report(&v->result, excused, &fault);
         pop_to(stack, found - 1);
     } else {
-        report(&v->result, end_may_be_older(v, stack, kind), &fault);
+        report(&v->result, end_may_be_older(v, stack, e->kind), &fault);
     }
 }
 
 static EP_CHECKED ep_status
-replay_call(verifier *v, size_t row)
+replay_call(ep_verifier *v, const event *e)
 {
-    const ep_columns *c = v->input->columns;
-    const ep_id_map *map = v->input->map;
-    unsigned kind = c->kind[row];
-    uint32_t id = c->id[row];
-    bool closes = ep_kinds[kind].pairing == EP_PAIRING_CLOSES;
-    int32_t function = function_of(map, closes, id);
+    const ep_id_map *map = v->input.map;
+    bool closes = ep_kinds[e->kind].pairing == EP_PAIRING_CLOSES;
+    int32_t function = function_of(map, closes, e->id);
     if (EP_UNLIKELY(function < 0)) {
-        bool beyond = id >= (closes ? map->name_count : map->site_count);
+        bool beyond = e->id >= (closes ? map->name_count : map->site_count);
         ep_trace_fault_sort sort =
             closes || !beyond ? EP_TRACE_FAULT_UNKNOWN_FUNCTION : EP_TRACE_FAULT_UNKNOWN_SITE;
-        ep_trace_fault fault = fault_at(v->input, sort, row);
+        ep_trace_fault fault = fault_at(e, sort);
         fault.expected = (int64_t)(closes ? map->name_count : map->site_count);
-        fault.found = id;
-        report(&v->result, v->input->damaged, &fault);
+        fault.found = e->id;
+        report(&v->result, v->input.damaged, &fault);
     }
-    if (!ep_kinds_has(v->call_kinds, kind)) {
+    if (!ep_kinds_has(v->call_kinds, e->kind)) {
         return EP_OK;
     }
-    call_stack *stack = &v->stacks[c->thread[row]];
+    call_stack *stack = &v->threads[e->thread].stack;
     if (!closes) {
-        return push(stack, KEY(function, is_c(kind)), (uint32_t)row, kind);
+        return push(stack, KEY(function, is_c(e->kind)), (uint32_t)e->row, e->kind);
     }
-    end_call(v, stack, row, KEY(function, is_c(kind)));
+    end_call(v, stack, e, KEY(function, is_c(e->kind)));
     return EP_OK;
 }
 
 static EP_CHECKED ep_status
-push_open_calls(verifier *v)
+push_open_calls(ep_verifier *v)
 {
-    for (size_t thread = 0; thread < v->input->thread_count; thread++) {
-        const ep_open_stack *open = &v->input->threads[thread].open;
+    for (size_t thread = 0; thread < v->input.thread_count; thread++) {
+        const ep_open_stack *open = &v->input.threads[thread].open;
         for (size_t i = 0; i < open->depth; i++) {
             const ep_open_call *call = &open->calls[i];
             if (!ep_kinds_has(v->call_kinds, call->kind)) {
                 continue;
             }
-            int64_t key = KEY(function_of(v->input->map, false, call->site_id), is_c(call->kind));
-            if (push(&v->stacks[thread], key, EP_ROW_NONE, call->kind) != EP_OK) {
+            int64_t key = KEY(function_of(v->input.map, false, call->site_id), is_c(call->kind));
+            if (push(&v->threads[thread].stack, key, EP_ROW_NONE, call->kind) != EP_OK) {
                 return EP_NOMEM;
             }
         }
@@ -649,43 +684,42 @@ push_open_calls(verifier *v)
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-/* Whether the replay can use the row. */
+/* Whether the replay can use the event. */
 static bool
-check_row(verifier *v, size_t row, bool has_block)
+check_row(ep_verifier *v, const event *e)
 {
-    const ep_verify_input *input = v->input;
-    const ep_columns *c = input->columns;
-    unsigned kind = c->kind[row];
-    int64_t time_ns = c->time_ns[row], before_ns = row > 0 ? c->time_ns[row - 1] : 0;
+    const ep_verify_input *input = &v->input;
+    unsigned kind = e->kind;
     bool known_kind = kind < EP_KIND_COUNT && ep_kinds[kind].name != NULL &&
                       ep_kinds[kind].form != EP_FORM_CONTROL;
-    bool known_thread = c->thread[row] >= 0 && (size_t)c->thread[row] < input->thread_count;
-    if (EP_UNLIKELY(time_ns < before_ns && row > 0)) {
-        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_TIME_BACK, row);
-        fault.other_row = row - 1;
-        fault.expected = before_ns;
-        fault.found = time_ns;
+    bool known_thread = e->thread >= 0 && (size_t)e->thread < input->thread_count;
+    if (EP_UNLIKELY(e->time_ns < v->before_ns && e->row > 0)) {
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_TIME_BACK);
+        fault.other_row = e->row - 1;
+        fault.expected = v->before_ns;
+        fault.found = e->time_ns;
         report(&v->result, false, &fault);
     }
-    if (EP_UNLIKELY(time_ns < 0 || time_ns > input->duration_ns)) {
-        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_TIME_OUTSIDE, row);
+    v->before_ns = e->time_ns;
+    if (EP_UNLIKELY(e->time_ns < 0 || e->time_ns > input->duration_ns)) {
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_TIME_OUTSIDE);
         fault.expected = input->duration_ns;
-        fault.found = time_ns;
+        fault.found = e->time_ns;
         report(&v->result, false, &fault);
     }
     if (EP_UNLIKELY(!known_thread)) {
-        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_UNKNOWN_THREAD, row);
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_UNKNOWN_THREAD);
         fault.expected = (int64_t)input->thread_count;
-        fault.found = c->thread[row];
+        fault.found = e->thread;
         report(&v->result, false, &fault);
     }
     if (EP_UNLIKELY(!known_kind || !ep_kinds_has(input->kinds, kind))) {
-        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_UNKNOWN_KIND, row);
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_UNKNOWN_KIND);
         fault.found = kind;
         report(&v->result, false, &fault);
     }
-    if (EP_UNLIKELY(known_kind && (ep_kinds[kind].words == 2) != has_block)) {
-        ep_trace_fault fault = fault_at(input, EP_TRACE_FAULT_BLOCK_ROWS, row);
+    if (EP_UNLIKELY(known_kind && (ep_kinds[kind].words == 2) != e->has_block)) {
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_BLOCK_ROWS);
         report(&v->result, false, &fault);
         return false;
     }
@@ -693,46 +727,56 @@ check_row(verifier *v, size_t row, bool has_block)
 }
 
 static void
-check_site(verifier *v, size_t row)
+check_site(ep_verifier *v, const event *e)
 {
-    const ep_columns *c = v->input->columns;
-    if (EP_UNLIKELY(c->id[row] >= v->input->map->site_count)) {
-        ep_trace_fault fault = fault_at(v->input, EP_TRACE_FAULT_UNKNOWN_SITE, row);
-        fault.expected = (int64_t)v->input->map->site_count;
-        fault.found = c->id[row];
-        report(&v->result, v->input->damaged, &fault);
+    if (EP_UNLIKELY(e->id >= v->input.map->site_count)) {
+        ep_trace_fault fault = fault_at(e, EP_TRACE_FAULT_UNKNOWN_SITE);
+        fault.expected = (int64_t)v->input.map->site_count;
+        fault.found = e->id;
+        report(&v->result, v->input.damaged, &fault);
     }
 }
 
 static EP_CHECKED ep_status
-replay_rows(verifier *v, const ep_progress *progress)
+replay(ep_verifier *v, const event *e)
 {
-    const ep_columns *c = v->input->columns;
-    size_t block = 0;
-    for (size_t row = 0; row < c->count; row++) {
-        while (block < c->alloc_count && c->alloc_row[block] < row) {
-            block++;    /* out of order: its row was replayed without it */
+    replayed_thread *thread = &v->threads[e->thread];
+    thread->rows[e->kind]++;
+    thread->first_ns = thread->is_seen ? thread->first_ns : e->time_ns;
+    thread->last_ns = e->time_ns;
+    thread->is_seen = true;
+    if (ep_kinds[e->kind].form == EP_FORM_CALL) {
+        return replay_call(v, e);
+    }
+    check_site(v, e);
+    return e->has_block ? next_block(&v->blocks, e) : EP_OK;
+}
+
+ep_status
+ep_verifier_add(ep_verifier *v, const ep_columns *c, size_t from, size_t to, size_t *block)
+{
+    if (to - from > EP_PAIR_MAX - v->rows) {
+        return EP_ARGUMENT;
+    }
+    for (size_t row = from; row < to; row++) {
+        while (*block < c->alloc_count && c->alloc_row[*block] < row) {
+            *block += 1;    /* out of order: its row was replayed without it */
         }
-        bool has_block = block < c->alloc_count && c->alloc_row[block] == row;
-        if (EP_LIKELY(check_row(v, row, has_block))) {
-            int32_t thread = c->thread[row];
-            v->rows[thread][c->kind[row]]++;
-            v->first[thread] = v->first[thread] == EP_TRACE_FAULT_NO_ROW ? row : v->first[thread];
-            v->last[thread] = row;
-            ep_status status = EP_OK;
-            if (ep_kinds[c->kind[row]].form == EP_FORM_CALL) {
-                status = replay_call(v, row);
-            } else {
-                check_site(v, row);
-                status = has_block ? next_block(&v->blocks, block) : EP_OK;
-            }
-            if (EP_UNLIKELY(status != EP_OK)) {
-                return status;
-            }
+        event e = {
+            .row = v->rows++,
+            .time_ns = c->time_ns[row],
+            .thread = c->thread[row],
+            .id = c->id[row],
+            .kind = c->kind[row],
+            .has_block = *block < c->alloc_count && c->alloc_row[*block] == row,
+        };
+        if (e.has_block) {
+            e.address = c->address[*block];
+            e.size = c->size[*block];
+            *block += 1;
         }
-        block += has_block;
-        if ((row + 1) % EP_PROGRESS_ROWS == 0 && !ep_progress_tell(progress, row + 1, c->count)) {
-            return EP_STATE;
+        if (EP_LIKELY(check_row(v, &e)) && replay(v, &e) != EP_OK) {
+            return EP_NOMEM;
         }
     }
     return EP_OK;
@@ -741,22 +785,23 @@ replay_rows(verifier *v, const ep_progress *progress)
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
 static void
-check_counts(verifier *v, size_t thread)
+check_counts(ep_verifier *v, size_t row)
 {
-    const ep_trace_thread *known = &v->input->threads[thread];
+    const ep_trace_thread *known = &v->input.threads[row];
+    const replayed_thread *replayed = &v->threads[row];
     ep_trace_fault fault = {
         .sort = EP_TRACE_FAULT_COUNTS,
         .row = EP_TRACE_FAULT_NO_ROW,
         .other_row = EP_TRACE_FAULT_NO_ROW,
-        .thread = (int32_t)thread,
+        .thread = (int32_t)row,
     };
     uint64_t recorded = 0, rows = 0;
     bool same = true, possible = true;
     for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
         recorded += known->recorded[kind];
-        rows += v->rows[thread][kind];
-        same = same && known->recorded[kind] == v->rows[thread][kind];
-        possible = possible && (known->lost[kind] == 0 || ep_kinds_has(v->input->kinds, kind));
+        rows += replayed->rows[kind];
+        same = same && known->recorded[kind] == replayed->rows[kind];
+        possible = possible && (known->lost[kind] == 0 || ep_kinds_has(v->input.kinds, kind));
     }
     if (!same || !possible) {
         fault.expected = (int64_t)recorded;
@@ -766,11 +811,10 @@ check_counts(verifier *v, size_t thread)
     if (rows == 0 || recorded == 0) {
         return;
     }
-    const int64_t *time_ns = v->input->columns->time_ns;
-    int64_t first_ns = time_ns[v->first[thread]], last_ns = time_ns[v->last[thread]];
+    int64_t first_ns = replayed->first_ns, last_ns = replayed->last_ns;
     /* A filter does not change the first and last time of a thread. */
-    bool fits = v->input->filtered ? known->first_ns <= first_ns && known->last_ns >= last_ns
-                                   : known->first_ns == first_ns && known->last_ns == last_ns;
+    bool fits = v->input.filtered ? known->first_ns <= first_ns && known->last_ns >= last_ns
+                                  : known->first_ns == first_ns && known->last_ns == last_ns;
     if (!fits) {
         bool first = known->first_ns != first_ns;
         fault.sort = EP_TRACE_FAULT_THREAD_TIMES;
@@ -796,63 +840,78 @@ whole_sorts_of_calls(ep_kind_set asked)
     return whole;
 }
 
-static EP_CHECKED ep_status
-open_verifier(verifier *v, size_t limit)
+ep_status
+ep_verifier_open(const ep_verify_input *input, size_t limit, ep_verifier **out)
 {
-    size_t threads = v->input->thread_count;
-    v->result.limit = limit > 0 ? limit : 1;
-    v->result.faults = ep_calloc(v->result.limit, sizeof *v->result.faults);
-    v->stacks = ep_calloc(threads, sizeof *v->stacks);
-    v->rows = ep_calloc(threads, sizeof *v->rows);
-    v->first = ep_realloc(NULL, threads, sizeof *v->first);
-    v->last = ep_realloc(NULL, threads, sizeof *v->last);
-    if (v->result.faults == NULL || v->stacks == NULL || v->rows == NULL || v->first == NULL ||
-        v->last == NULL) {
+    ep_verifier *v = ep_calloc(1, sizeof *v);
+    if (v == NULL) {
         return EP_NOMEM;
     }
-    for (size_t i = 0; i < threads; i++) {
-        v->first[i] = v->last[i] = EP_TRACE_FAULT_NO_ROW;
+    v->input = *input;
+    v->result.limit = limit > 0 ? limit : 1;
+    v->result.faults = ep_calloc(v->result.limit, sizeof *v->result.faults);
+    v->threads = ep_calloc(input->thread_count, sizeof *v->threads);
+    v->call_kinds = whole_sorts_of_calls(input->kinds);
+    ep_status status = v->result.faults != NULL && v->threads != NULL ? EP_OK : EP_NOMEM;
+    status = status != EP_OK ? status : open_blocks(&v->blocks, &v->input, &v->result);
+    status = status != EP_OK ? status : push_open_calls(v);
+    if (status != EP_OK) {
+        ep_verifier_close(v);
+        return status;
     }
-    v->call_kinds = whole_sorts_of_calls(v->input->kinds);
-    ep_status status = open_blocks(&v->blocks, v->input, &v->result);
-    return status != EP_OK ? status : push_open_calls(v);
+    *out = v;
+    return EP_OK;
 }
 
-static void
-close_verifier(verifier *v)
+bool
+ep_verifier_assumed(const ep_verifier *v, const ep_verify_input *known)
 {
-    for (size_t i = 0; v->stacks != NULL && i < v->input->thread_count; i++) {
-        free(v->stacks[i].calls);
+    return v->input.thread_count == known->thread_count && v->input.kinds == known->kinds &&
+           v->input.duration_ns == known->duration_ns && v->input.damaged == known->damaged &&
+           v->input.lost_until_ns == known->lost_until_ns;
+}
+
+void
+ep_verifier_end(ep_verifier *v, const ep_verify_input *known, ep_verification *out)
+{
+    v->input = *known;
+    finish_blocks(&v->blocks);
+    for (size_t i = 0; i < known->thread_count; i++) {
+        check_counts(v, i);
     }
-    free(v->stacks);
-    free(v->rows);
-    free(v->first);
-    free(v->last);
+    *out = v->result;
+    v->result = (ep_verification){0};
+}
+
+void
+ep_verifier_close(ep_verifier *v)
+{
+    if (v == NULL) {
+        return;
+    }
+    for (size_t i = 0; v->threads != NULL && i < v->input.thread_count; i++) {
+        free(v->threads[i].stack.calls);
+    }
+    free(v->threads);
     close_blocks(&v->blocks);
     ep_verification_clear(&v->result);
+    free(v);
 }
 
 ep_status
-ep_verify(const ep_verify_input *input, size_t limit, const ep_progress *progress,
-          ep_verification *out)
+ep_verify(const ep_columns *columns, const ep_verify_input *input, size_t limit, ep_verification *out)
 {
-    if (input->columns->count > EP_PAIR_MAX) {
-        return EP_ARGUMENT;
+    ep_verifier *v;
+    size_t block = 0;
+    ep_status status = ep_verifier_open(input, limit, &v);
+    if (status != EP_OK) {
+        return status;
     }
-    verifier v = {.input = input};
-    ep_status status = open_verifier(&v, limit);
+    status = ep_verifier_add(v, columns, 0, columns->count, &block);
     if (status == EP_OK) {
-        status = replay_rows(&v, progress);
+        ep_verifier_end(v, input, out);
     }
-    if (status == EP_OK) {
-        finish_blocks(&v.blocks);
-        for (size_t i = 0; i < input->thread_count; i++) {
-            check_counts(&v, i);
-        }
-        *out = v.result;
-        v.result = (ep_verification){0};
-    }
-    close_verifier(&v);
+    ep_verifier_close(v);
     return status;
 }
 
@@ -862,59 +921,85 @@ ep_verify(const ep_verify_input *input, size_t limit, const ep_progress *progres
 #define UNSURE_EVENTS 4
 
 ep_status
-ep_check_records(const ep_capture *capture, uint32_t only_thread, ep_chunk_source *source,
-                 const ep_decoded *decoded, ep_record_check *out)
+ep_record_checker_open(ep_record_checker *checker, const ep_capture *capture, uint32_t only_thread)
 {
-    ep_status status = EP_OK;
-    ep_record_check check = {.done = true, .chunks = capture->chunk_count};
-    uint64_t *last = ep_calloc(capture->thread_count, sizeof *last);    /* last ticks, by thread id */
-    uint64_t worst = 0, worst_at = 0;
-    for (size_t i = 0; i < capture->chunk_count && status == EP_OK; i++) {
-        const ep_chunk_header *header = capture->chunks[i]->header;
-        status = source != NULL ? source->load(source, i, &header) : EP_OK;
-        if (status != EP_OK) {
-            break;
+    *checker = (ep_record_checker){
+        .capture = capture,
+        .only_thread = only_thread,
+        .last = ep_calloc(capture->thread_count, sizeof *checker->last),
+        .found = {.chunks = capture->chunk_count},
+    };
+    return checker->last != NULL ? EP_OK : EP_NOMEM;
+}
+
+void
+ep_record_checker_add(ep_record_checker *checker, const ep_chunk_header *header)
+{
+    const ep_capture *capture = checker->capture;
+    ep_record_check *found = &checker->found;
+    ep_cursor cursor = ep_cursor_begin(header);
+    ep_record record = {0};
+    found->unsure_count += cursor.may_change ? UNSURE_EVENTS : 0;
+    while (ep_cursor_next(&cursor, &record)) {
+        found->records++;
+        if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
+            !ep_record_is_for(&record, capture->kinds) ||
+            !ep_capture_wants(capture, checker->only_thread, cursor.thread_id)) {
+            continue;
         }
-        ep_cursor cursor = ep_cursor_begin(header);
-        ep_record record = {0};
-        check.unsure_count += cursor.may_change ? UNSURE_EVENTS : 0;
-        while (ep_cursor_next(&cursor, &record)) {
-            check.records++;
-            if (record.ticks < capture->start.ticks || record.ticks > capture->stop.ticks ||
-                !ep_record_is_for(&record, capture->kinds) ||
-                !ep_capture_wants(capture, only_thread, cursor.thread_id)) {
-                continue;
-            }
-            check.record_count += record.ticks <= capture->full_ticks;
-            if (last == NULL || cursor.thread_id >= capture->thread_count) {
-                continue;
-            }
-            uint64_t *before = &last[cursor.thread_id];
-            if (record.ticks < *before && *before - record.ticks > worst) {
-                worst = *before - record.ticks;
-                worst_at = record.ticks;
-                check.back_thread_id = (uint32_t)cursor.thread_id;
-            }
-            *before = record.ticks;
+        found->record_count += record.ticks <= capture->full_ticks;
+        if (cursor.thread_id >= capture->thread_count) {
+            continue;
         }
-        if (source != NULL) {
-            source->let_go(source, header);
+        uint64_t *before = &checker->last[cursor.thread_id];
+        if (record.ticks < *before && *before - record.ticks > checker->worst) {
+            checker->worst = *before - record.ticks;
+            checker->worst_at = record.ticks;
+            found->back_thread_id = (uint32_t)cursor.thread_id;
         }
+        *before = record.ticks;
     }
+}
+
+void
+ep_record_checker_end(ep_record_checker *checker, const ep_decoded *decoded, ep_record_check *out)
+{
+    ep_record_check *found = &checker->found;
+    uint64_t worst = checker->worst, worst_at = checker->worst_at;
     if (worst > 0) {
-        ep_clock_stretch stretch = ep_clock_map_stretch(&capture->clock, worst_at, 0);
-        check.back_ns = ep_clock_stretch_ns(&stretch, worst_at + worst) -
-                        ep_clock_stretch_ns(&stretch, worst_at);
+        ep_clock_stretch stretch = ep_clock_map_stretch(&checker->capture->clock, worst_at, 0);
+        found->back_ns = ep_clock_stretch_ns(&stretch, worst_at + worst) -
+                         ep_clock_stretch_ns(&stretch, worst_at);
     }
     for (size_t i = 0; i < decoded->thread_count; i++) {
         for (unsigned kind = 0; kind < EP_KIND_COUNT; kind++) {
-            check.decoded_count += decoded->threads[i].recorded[kind];
+            found->decoded_count += decoded->threads[i].recorded[kind];
         }
     }
-    free(last);
-    if (status == EP_OK) {
-        *out = check;
+    found->done = true;
+    *out = *found;
+}
+
+void
+ep_record_checker_clear(ep_record_checker *checker)
+{
+    free(checker->last);
+    *checker = (ep_record_checker){0};
+}
+
+ep_status
+ep_check_records(const ep_capture *capture, uint32_t only_thread, const ep_decoded *decoded,
+                 ep_record_check *out)
+{
+    ep_record_checker checker;
+    ep_status status = ep_record_checker_open(&checker, capture, only_thread);
+    for (size_t i = 0; i < capture->chunk_count && status == EP_OK; i++) {
+        ep_record_checker_add(&checker, capture->chunks[i]->header);
     }
+    if (status == EP_OK) {
+        ep_record_checker_end(&checker, decoded, out);
+    }
+    ep_record_checker_clear(&checker);
     return status;
 }
 

@@ -459,7 +459,7 @@ class Trace:
     ) -> tuple[
         dict[str, int],  # by word: all that was found
         dict[str, int],  # excused
-        list[tuple[str, int | None, int | None, int, int | None, int, int, int]],
+        list[tuple[str, int | None, int | None, int, int, int | None, int, int, int]],
         tuple[int, int] | None,  # records and chunks that were looked at
     ]: ...
 

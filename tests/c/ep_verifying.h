@@ -175,12 +175,12 @@ subject_new(const simulation *s)
         }
     }
     to->input = (ep_verify_input){
-        .columns = &p->columns,
         .map = &p->map,
         .threads = to->threads,
         .thread_count = THREADS,
         .kinds = ALL_KINDS,
         .duration_ns = s->now + 10 * EP_PAIR_SKEW_NS,
+        .lost_until_ns = -1,
     };
     return to;
 }
@@ -197,7 +197,7 @@ static inline void
 assert_wrong(const subject *examined, ep_trace_fault_sort sort, size_t row, const char *what, uint64_t seed)
 {
     ep_verification found;
-    ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
+    ck_assert_int_eq(ep_verify(&examined->program->columns, &examined->input, 3, &found), EP_OK);
     if (found.count == 0) {
         ck_abort_msg("%s, seed %llu: nothing was found", what, (unsigned long long)seed);
     }

@@ -445,7 +445,7 @@ START_TEST(counts_that_do_not_add_up_are_found)
                 break;
         }
         ep_verification found;
-        ck_assert_int_eq(ep_verify(&examined->input, 3, NULL, &found), EP_OK);
+        ck_assert_int_eq(ep_verify(&examined->program->columns, &examined->input, 3, &found), EP_OK);
         ck_assert_uint_ge(found.count, 1);
         ck_assert_int_eq(found.faults[0].sort, sort);
         if (way != 2) {
@@ -474,7 +474,7 @@ START_TEST(faults_are_bounded_and_in_order_and_all_are_counted)
 
     for (size_t limit = 1; limit < 60; limit += 7) {
         ep_verification found;
-        ck_assert_int_eq(ep_verify(&examined->input, limit, NULL, &found), EP_OK);
+        ck_assert_int_eq(ep_verify(&examined->program->columns, &examined->input, limit, &found), EP_OK);
 
         ck_assert_uint_eq(found.count, limit < 51 ? limit : 51);
         ck_assert_int_eq(found.faults[0].sort, EP_TRACE_FAULT_ADDRESS_LIVES);
@@ -498,7 +498,7 @@ START_TEST(deep_stacks_take_linear_time)
     subject *examined = subject_new(s);
     ep_verification found;
 
-    ck_assert_int_eq(ep_verify(&examined->input, 1, NULL, &found), EP_OK);
+    ck_assert_int_eq(ep_verify(&examined->program->columns, &examined->input, 1, &found), EP_OK);
 
     ck_assert_uint_eq(found.counts[EP_TRACE_FAULT_END_OF_ANOTHER], 200000);
     ep_verification_clear(&found);

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import _core
 from .._words import plural, show_ns
+from ..tables.kinds import WORDS
 
 if TYPE_CHECKING:
     from ..trace import Trace
@@ -142,13 +143,12 @@ def verify(trace: Trace, every: bool, limit: int) -> Verification:
     """
     if limit < 1:
         raise ValueError(f"limit must be 1 or more, not {limit}")
-    metadata = trace._recorder_metadata
+    metadata = trace._early_metadata
     parts = [part for part in metadata.get("merged") or () if isinstance(part, dict)]
     options = [part.get("options") or {} for part in parts or (metadata,)]
     displaced = metadata.get("displaced") or ()
     trimmed = metadata.get("trimmed") or {}
     limit = limit if every else 1
-    # Before the records are decoded, which leaves nothing of them.
     counts, excused, rows, records = trace._core.verify(
         limit,
         bool(trimmed.get("functions")) or any(_filters(each) for each in options),
@@ -222,39 +222,33 @@ class _Wording:
         row: int | None,
         thread: int | None,
         time: int,
+        kind: int,
         other: int | None,
         expected: int,
         found: int,
         address: int,
     ) -> Fault:
         """Return one finding of the extension's."""
-        what, wanted = self._say(sort, row, other, expected, found, address)
+        event = "events" if row is None else WORDS.get(kind, f"an event of kind {kind}")
+        what, wanted = self._say(sort, event, other, expected, found, address)
         return Fault(sort, row, thread, None if row is None else time, what, wanted, other)
-
-    def _event(self, row: int | None) -> str:
-        if row is None:
-            return "events"
-        from ..tables.kinds import WORDS
-
-        kind = int(self._trace._core.events("kind")[row])
-        return WORDS.get(kind, f"an event of kind {kind}")
 
     def _function(self, row: int) -> str:
         if row < 0:
             return "a function that is not known"
-        name = self._trace.functions["name"][row]
+        name = self._trace._core.functions()[row][0]
         return "a function without a name" if name is None else repr(name)
 
     def _say(
         self,
         sort: str,
-        row: int | None,
+        event: str,
         other: int | None,
         expected: int,
         found: int,
         address: int,
     ) -> tuple[str, str]:
-        event, place = self._event(row), f"{address:#x}"
+        place = f"{address:#x}"
         since = "" if other is None else f" (event {other:,})"
         if sort in ("end_without_call", "end_of_another", "end_missing"):
             what = f"{event} of {self._function(found)}"

@@ -75,6 +75,7 @@ def merge(traces: Iterable[Trace]) -> Trace:
             **{key: earliest.get(key) for key in _KEPT if key in earliest},
             "displaced": tuple(sorted({word for m in every for word in m.get("displaced") or ()})),
             "clocks": clocks,
+            "merged": every,
             **_waiting(every),
         },
     )

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "open.h"
+#include "saving.h"
 #include "trace_object.h"
 
 PyObject *
@@ -30,8 +31,7 @@ ep_py_trace_save(PyObject *object, PyObject *args)
     ep_py_trace *self = (ep_py_trace *)object;
     int fd;
     PyObject *metadata;
-    if (!PyArg_ParseTuple(args, "iS:save", &fd, &metadata) ||
-        ep_py_trace_reach(self, EP_STEP_DECODED) < 0) {
+    if (!PyArg_ParseTuple(args, "iS:save", &fd, &metadata) || ep_py_survey(self) < 0) {
         return NULL;
     }
     ep_recording recording = self->trace.recording;
@@ -39,11 +39,7 @@ ep_py_trace_save(PyObject *object, PyObject *args)
     recording.metadata_bytes = (size_t)PyBytes_GET_SIZE(metadata);
     ep_error error = {.text = ""};
     ep_status status;
-    Py_BEGIN_ALLOW_THREADS
-    /* Pairing fills in sizes of frees meanwhile: the writer does not look at those. */
-    status = ep_archive_write(fd, &recording, &self->trace.decoded, &error);
-    error.os_error = errno;
-    Py_END_ALLOW_THREADS
+    EP_PY_WITHOUT_GIL(self, status = ep_save_trace(&self->trace, fd, &recording, &error));
     if (status != EP_OK) {
         return ep_py_raise_io(status, &error, NULL);
     }

@@ -48,6 +48,10 @@ void ep_py_parts_drop(ep_py_parts gone);    /* with the GIL */
         ep_py_parts_drop(gone_);          \
     } while (0)
 
+/* trace_rows.c: reads the recording once, if nothing did: then its facts, threads and functions are known.
+ * Fails: -1, exception set. */
+int ep_py_survey(ep_py_trace *self);
+
 /* Computes what is missing for a step, without the GIL. Fails: -1, exception set. */
 int ep_py_trace_reach(ep_py_trace *self, ep_step step);
 

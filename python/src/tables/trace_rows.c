@@ -8,12 +8,9 @@
 #include "of_trace.h"
 #include "trace_object.h"
 
-/* survey(): reads the recording once, if nothing did: then its facts, threads and functions are known. */
-PyObject *
-ep_py_trace_survey(PyObject *object, PyObject *unused)
+int
+ep_py_survey(ep_py_trace *self)
 {
-    (void)unused;
-    ep_py_trace *self = (ep_py_trace *)object;
     ep_status status = EP_OK;
     ep_error error = {.text = ""};
     if (!self->trace.has_functions) {
@@ -21,9 +18,18 @@ ep_py_trace_survey(PyObject *object, PyObject *unused)
             self, status = ep_fold_trace(&self->trace, NULL, 0, false, "reading the file", &error));
     }
     if (status != EP_OK) {
-        return ep_py_raise_io(status, &error, self->path);
+        ep_py_raise_io(status, &error, self->path);
+        return -1;
     }
-    Py_RETURN_NONE;
+    return 0;
+}
+
+/* survey(): see ep_py_survey(). */
+PyObject *
+ep_py_trace_survey(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return ep_py_survey((ep_py_trace *)object) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* glance() -> {duration_ns, kinds, threads} without reading events; None: they must be read first

@@ -2,6 +2,8 @@
 
 #include "trace_object.h"
 
+#include "verifying.h"
+
 /* [(word, what it means)] */
 PyObject *
 ep_py_fault_table(PyObject *module, PyObject *unused)
@@ -49,9 +51,9 @@ faults_object(const ep_verification *verification)
     for (size_t i = 0; rows != NULL && i < verification->count; i++) {
         const ep_trace_fault *fault = &verification->faults[i];
         PyObject *row = Py_BuildValue(
-            "sNNLNLLK", ep_trace_faults[fault->sort].word, row_object(fault->row),
+            "sNNLINLLK", ep_trace_faults[fault->sort].word, row_object(fault->row),
             fault->thread >= 0 ? PyLong_FromLong(fault->thread) : Py_NewRef(Py_None),
-            (long long)fault->time_ns, row_object(fault->other_row),
+            (long long)fault->time_ns, fault->kind, row_object(fault->other_row),
             (long long)fault->expected, (long long)fault->found,
             (unsigned long long)fault->address);
         if (row == NULL) {
@@ -74,10 +76,6 @@ ep_py_trace_verify(PyObject *object, PyObject *args)
                           &calls_displaced, &memory_displaced)) {
         return NULL;
     }
-    self->trace.check_records = true;    /* before decoding gives them back */
-    if (ep_py_trace_reach(self, EP_STEP_FUNCTIONS) < 0) {
-        return NULL;
-    }
     const ep_verify_input known = {
         .filtered = filtered,
         .one_thread = one_thread,
@@ -86,11 +84,11 @@ ep_py_trace_verify(PyObject *object, PyObject *args)
         .memory_displaced = memory_displaced,
     };
     ep_verification found = {0};
+    ep_error error = {.text = ""};
     ep_status status;
-    /* Under the lock: pairing fills sizes. */
-    EP_PY_WITHOUT_GIL(self, status = ep_trace_verify(&self->trace, &known, (size_t)limit, &found));
+    EP_PY_WITHOUT_GIL(self, status = ep_verify_trace(&self->trace, &known, (size_t)limit, &found, &error));
     if (status != EP_OK) {
-        return ep_py_raise(status, NULL);
+        return ep_py_raise_io(status, &error, self->path);
     }
     PyObject *records = self->trace.record_check.done
                             ? Py_BuildValue("KK", (unsigned long long)self->trace.record_check.records,

@@ -407,6 +407,53 @@ def test_command_says_it_and_its_status_is_0_1_or_2(killed, damaged, tmp_path):
     assert command(killed, "--limit", 0)[0] == 2
 
 
+def cut_archive(path):
+    """Cut the last of two sections of events off an archive."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 4 // 5])
+
+
+def lossy(path):
+    """Record more than a ring has room for."""
+    with eventprof.record(output=path, buffer="4 MiB", on_full="overwrite"):
+        for _ in range(10):
+            work_in_threads()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kind", ["log", "packed", "lossy", "archive", "cut", "damaged", "merged"])
+def test_files_are_verified_in_one_pass_and_as_their_columns_are(kind, damaged, tmp_path):
+    path = damaged if kind == "damaged" else tmp_path / "file.epr"
+    if kind in ("log", "packed"):
+        with eventprof.record(output=path, archive=kind == "packed"):
+            work_in_threads()
+    elif kind == "lossy":
+        lossy(path)
+    elif kind in ("archive", "cut"):
+        recorded(lambda: [work_in_threads() for _ in range(6)]).save(path)
+    else:
+        lossy(tmp_path / "part.epr")
+    if kind == "cut":
+        cut_archive(path)
+
+    def opened():
+        if kind != "merged":
+            return eventprof.open(path)
+        return eventprof.merge([eventprof.open(damaged), eventprof.open(tmp_path / "part.epr")])
+
+    streamed, columns = opened(), opened()
+    found = streamed.verify(all=True)
+    assert not streamed._core.has_columns()
+    assert len(columns.events)
+    expected = columns.verify(all=True)
+    assert columns._core.has_columns()
+
+    assert {**found.as_dict(), "records": None} == {**expected.as_dict(), "records": None}
+    assert found.ok == (kind not in ("cut", "damaged", "merged"))
+    # The records are looked at in the same pass, each once.
+    assert (found.records is None) == (kind in ("archive", "cut", "merged"))
+    assert streamed.verify(all=True).as_dict() == found.as_dict()
+
+
 def test_a_part_that_is_missing_is_a_finding_and_excuses_the_rest(tmp_path):
     path = tmp_path / "cut.epr"
     recorded(work_in_threads).save(path)

@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     import eventprof
 
     refuse(arguments)
-    traces = [load(path) for path in arguments.files]
+    traces = [load(path, fold="functions") for path in arguments.files]
     try:
         merged = eventprof.merge(traces)
     except ValueError as error:

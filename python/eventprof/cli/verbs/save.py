@@ -25,4 +25,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Save it."""
     refuse(arguments)
-    return write("save", load(arguments.file), arguments, [arguments.file])
+    return write("save", load(arguments.file, fold="functions"), arguments, [arguments.file])
