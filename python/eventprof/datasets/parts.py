@@ -175,13 +175,12 @@ class Recording:
         )
 
     def _function_texts(self) -> dict[str, Any]:
-        """Name the functions, and after them what belongs to none."""
-        arrow, functions = self._arrow, self._tree.functions
-        rows = [*functions, ("(unknown)", None, None, None, "unknown")]
-        names, modules, files, lines, kinds = zip(*rows, strict=True)
+        """Name the functions."""
+        arrow, rows = self._arrow, self._tree.functions
+        names, modules, files, lines, kinds = zip(*rows, strict=True) if rows else ((),) * 5
         texts = {"name": names, "module": modules, "file": files, "kind": kinds}
         return {
-            "function": np.delete(self._function_ids, -2),
+            "function": self._function_ids[:-2],
             **{
                 name: arrow.array(map(_utf8, values), arrow.string())
                 for name, values in texts.items()
@@ -196,9 +195,11 @@ class Recording:
         return self._arrow.array(values, mask=np.ones(len(values), bool)) if unknown else values
 
     def _make_functions(self) -> Iterator[Any]:
-        figures = self._tree.by_function() | self._tree.blocked_by_function()
+        # What the last row has belongs to no function: the trace's own table has no row for it.
+        sums = self._tree.by_function() | self._tree.blocked_by_function()
+        figures = {name: values[:-1] for name, values in sums.items()}
         null = figures["max"] < 0
-        table = self._table(
+        yield self._table(
             **self._function_texts(),
             **{name: self._sums(name, figures) for name in FUNCTION_SUMS},
             **{name: self._arrow.array(figures[name], mask=null) for name in ("min", "max")},
@@ -207,9 +208,6 @@ class Recording:
                 for name in ("p50", "p95", "p99")
             },
         )
-        # The last row is what no function is known of; the trace's own table has none.
-        is_known = not any(figures[name][-1] for name in FUNCTION_SUMS)
-        yield table.slice(0, len(table) - 1) if is_known else table
 
     def _make_lengths(self) -> Iterator[Any]:
         lengths = self._tree._lengths

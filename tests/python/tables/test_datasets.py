@@ -120,7 +120,6 @@ def test_functions_are_the_sums_of_the_traces(dataset, traces):
         for texts, sums in keyed(trace.functions, key, names).items():
             expected[texts].update(sums)
     found = keyed(dataset.functions, key, names)
-    found.pop(("(unknown)", None, None, None, "unknown"), None)
 
     assert found == {texts: dict(sums) for texts, sums in expected.items()}
     assert "missing" in dataset.functions.name  # one recording lost events
@@ -145,7 +144,7 @@ def test_files_say_the_units_of_their_columns(made):
 def test_a_trace_has_the_same_functions(dataset, traces):
     there = {row.name for trace in traces for row in trace.functions}
 
-    assert {row.name for row in dataset.functions} - there <= {"(unknown)"}
+    assert {row.name for row in dataset.functions} == there
 
 
 def test_extremes_and_percentiles_are_those_of_all_calls(dataset, traces):
@@ -512,7 +511,7 @@ def test_functions_of_a_recording_have_percentiles_and_slowest_calls_names(made,
         known = {each.pop("function"): each for each in functions}
         for percentile in ("p50", "p95", "p99"):
             expected = Counter(trace.functions._column(percentile).items())
-            given = Counter(row[percentile] for row in functions if row["name"] != "(unknown)")
+            given = Counter(row[percentile] for row in functions)
             assert given == expected
         slowest = pyarrow.parquet.read_table(made / "slowest" / name).to_pylist()
         assert slowest
