@@ -10,6 +10,7 @@ from ..answers.first import OwnLine, memory_parts, peak_lines, slow_lines
 from ..answers.tree import Tree
 from ..answers.waiting import WORDS, Place, by_place
 from ..base.text import clean, short_path
+from ..tables.facts import labels_shown
 from .tree import headline, percent
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ def sections(trace: Trace) -> list[str]:
 
 
 def short_report(trace: Trace, width: int, *, plain: bool) -> list[str]:
-    """Return the short report: the headline and `sections`, cut to the width."""
-    lines = [headline(trace, trace._tree), *sections(trace)]
+    """Return the short report: the headline, labels if there are any, and `sections`."""
+    labels = labels_shown(trace.metadata)
+    lines = [
+        headline(trace, trace._tree), *([f"labels  {labels}"] if labels else []), *sections(trace)
+    ]  # fmt: skip
     return [clean(line, plain=plain)[:width] for line in lines]

@@ -32,16 +32,18 @@ def test_labels_stand_in_metadata_tables_report_and_info(tmp_path, capsys):
         assert each.metadata["labels"] == {"release": "A", "build": "7"}
         assert json.loads(each.processes["labels"][0]) == {"release": "A", "build": "7"}
         assert "labels" not in each.metadata["options"]
-    for verb in ("report", "info"):
-        assert cli.main([verb, str(tmp_path / "a.epr")]) == 0
+    for words in (["report"], ["report", "--short"], ["info"]):
+        assert cli.main([*words, str(tmp_path / "a.epr")]) == 0
         assert "release=A, build=7" in capsys.readouterr().out
     assert "release=A, build=7" in notes_of(trace)["facts"]
 
 
 @pytest.mark.newest
-def test_without_labels_nothing_is_said_of_them():
-    with eventprof.record() as rec:
+def test_without_labels_nothing_is_said_of_them(tmp_path, capsys):
+    with eventprof.record(output=tmp_path / "a.epr") as rec:
         pass
+    assert cli.main(["report", "--short", str(tmp_path / "a.epr")]) == 0
+    assert "\nlabels " not in capsys.readouterr().out
     assert "labels" not in rec.trace.metadata
     assert rec.trace.processes["labels"][0] is None
 
