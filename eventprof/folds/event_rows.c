@@ -15,8 +15,7 @@ typedef struct ep_event_rows_thread {
     size_t depth, capacity;
     uint64_t calls;   /* that began */
     ep_absent_begin absent;
-    ep_half_realloc moving;
-    uint64_t moved_bytes;
+    ep_moved_block moved;
 } rows_thread;
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
@@ -58,81 +57,6 @@ find_begin(const ep_event_rows *rows, rows_thread *t, unsigned kind, uint32_t na
     }
     ep_frames frames = {top, t->frames, sizeof *t->frames};
     return ep_find_begin(&t->absent, frames, (uintptr_t)key, t->calls + 1, order_of, has_key, NULL);
-}
-
-/* ---- Blocks ---------------------------------------------------------------------------------- */
-
-static EP_CHECKED ep_status
-begin_block(ep_event_rows *rows, const ep_columns *c, size_t event, uint64_t bytes)
-{
-    uint64_t address = c->address[event];
-    ep_live_entry *at = ep_live_find(&rows->live, address);
-    if (EP_UNLIKELY(at->origin != 0)) {
-        if (ep_live_is_freed_late(c, event, rows->facts.thread_count)) {
-            if (!ep_grow_raw((void **)&rows->late, &rows->late_capacity, rows->late_count + 1,
-                             sizeof *rows->late)) {
-                return EP_NOMEM;
-            }
-            rows->late[rows->late_count++] = ep_live_at(&rows->live, at);
-        }
-        ep_live_take(&rows->live, at);
-        at = ep_live_find(&rows->live, address);
-    }
-    return ep_live_put(&rows->live, at, address, bytes, 1, 0);
-}
-
-/* Returns: the size of the block; -1: there is none. */
-static int64_t
-end_block(ep_event_rows *rows, uint64_t address)
-{
-    for (size_t i = 0; i < rows->late_count; i++) {
-        if (rows->late[i].address == address) {
-            int64_t bytes = (int64_t)rows->late[i].size;
-            rows->late[i] = rows->late[--rows->late_count];
-            return bytes;
-        }
-    }
-    ep_live_entry *at = ep_live_find(&rows->live, address);
-    if (at->origin == 0) {
-        return -1;
-    }
-    int64_t bytes = (int64_t)ep_live_at(&rows->live, at).size;
-    ep_live_take(&rows->live, at);
-    return bytes;
-}
-
-/* An allocator event. *bytes: its size, which is found for a free. */
-static EP_CHECKED ep_status
-follow_block(ep_event_rows *rows, const ep_columns *c, size_t event, int64_t *bytes)
-{
-    size_t row = (size_t)c->alloc_row[event];
-    unsigned kind = c->kind[row];
-    rows_thread *t = &rows->threads[c->thread[row]];
-    uint64_t address = c->address[event];
-    bool moves = ep_kind_moves(kind);
-    *bytes = c->size[event];
-    switch (ep_block_role_of(kind)) {
-        case EP_BLOCK_BIRTH:
-            t->moving.waits = t->moving.waits && !moves;
-            return begin_block(rows, c, event, (uint64_t)*bytes);
-        case EP_BLOCK_DEATH:
-            *bytes = end_block(rows, address);
-            if (moves) {
-                t->moving = (ep_half_realloc){true, *bytes >= 0, ep_kinds[kind].domain, address};
-                t->moved_bytes = (uint64_t)*bytes;
-            }
-            return EP_OK;
-        case EP_BLOCK_FAILURE: {
-            ep_live_entry *at = ep_live_find(&rows->live, address);
-            bool revives = ep_half_realloc_revives(&t->moving, ep_kinds[kind].domain, address);
-            return revives && at->origin == 0
-                       ? ep_live_put(&rows->live, at, address, t->moved_bytes, 1, 0)
-                       : EP_OK;
-        }
-        case EP_BLOCK_VALUE:
-            return EP_OK;
-    }
-    return EP_OK;
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
@@ -226,8 +150,11 @@ next_row(ep_event_rows *rows, const ep_columns *c, size_t row, size_t *event)
     rows_thread *t = &rows->threads[c->thread[row]];
     bool has_block = *event < c->alloc_count && c->alloc_row[*event] == row;
     bool chosen = is_chosen(rows, c, row);
-    int64_t bytes = -1;
-    ep_status status = has_block ? follow_block(rows, c, *event, &bytes) : EP_OK;
+    ep_live_block ended = {0};
+    ep_status status = EP_OK;
+    if (has_block) {
+        status = ep_follow_block(&rows->blocks, &t->moved, c, *event, (ep_block_note){.origin = 1}, &ended);
+    }
     const frame *call = &t->frames[t->depth];
     if (ep_kind_has_name(kind)) {
         call = find_begin(rows, t, kind, c->id[row]);
@@ -254,7 +181,7 @@ next_row(ep_event_rows *rows, const ep_columns *c, size_t row, size_t *event)
         if (has_block) {
             to->alloc_row[to->alloc_count] = to->count - 1;
             to->address[to->alloc_count] = c->address[*event];
-            to->size[to->alloc_count++] = bytes;
+            to->size[to->alloc_count++] = ended.origin != 0 ? (int64_t)ended.size : c->size[*event];
         }
     }
     *event += has_block;
@@ -287,7 +214,7 @@ open_batch(ep_event_rows *rows)
                       rows->numbers != NULL &&
                       (rows->own != NULL || rows->choice.own == NULL) &&
                       ep_columns_reserve(columns, EP_EVENT_ROWS_BATCH, EP_EVENT_ROWS_BATCH);
-    return has_memory ? ep_live_open(&rows->live) : EP_NOMEM;
+    return has_memory ? ep_followed_open(&rows->blocks, rows->facts.thread_count) : EP_NOMEM;
 }
 
 static ep_status
@@ -344,12 +271,11 @@ rows_clear(ep_fold *fold)
     free(rows->threads);
     free(rows->numbers);
     free(rows->own);
-    free(rows->late);
     free(rows->batch.calls.row_call);
     free(rows->batch.calls.depth);
     free(rows->batch.calls.before);
     ep_columns_clear(&rows->batch.decoded.columns);
-    ep_live_clear(&rows->live);
+    ep_followed_clear(&rows->blocks);
 }
 
 void

@@ -50,9 +50,7 @@ typedef struct ep_event_rows {
     ep_own_row *own;             /* as long; NULL: not wanted */
     int64_t row;                 /* of the whole: the next */
     struct ep_event_rows_thread *threads;
-    ep_live_blocks live;
-    ep_live_block *late;         /* blocks whose free was logged too late */
-    size_t late_count, late_capacity;
+    ep_followed_blocks blocks;
 } ep_event_rows;
 
 void ep_event_rows_open(ep_event_rows *rows);

@@ -222,3 +222,92 @@ ep_live_is_freed_late(const ep_columns *columns, size_t event, size_t thread_cou
     }
     return false;
 }
+
+/* ---- The life of each block ------------------------------------------------------------------ */
+
+ep_status
+ep_followed_open(ep_followed_blocks *blocks, size_t thread_count)
+{
+    *blocks = (ep_followed_blocks){.thread_count = thread_count};
+    return ep_live_open(&blocks->live);
+}
+
+void
+ep_followed_clear(ep_followed_blocks *blocks)
+{
+    ep_live_clear(&blocks->live);
+    free(blocks->late);
+    *blocks = (ep_followed_blocks){0};
+}
+
+static EP_CHECKED ep_status
+begin_block(ep_followed_blocks *blocks, const ep_columns *c, size_t event, ep_block_note note)
+{
+    uint64_t address = c->address[event];
+    ep_live_entry *at = ep_live_find(&blocks->live, address);
+    if (EP_UNLIKELY(at->origin != 0)) {
+        if (ep_live_is_freed_late(c, event, blocks->thread_count)) {
+            if (!ep_grow_raw((void **)&blocks->late, &blocks->late_capacity, blocks->late_count + 1,
+                             sizeof *blocks->late)) {
+                return EP_NOMEM;
+            }
+            blocks->late[blocks->late_count++] = ep_live_at(&blocks->live, at);
+        }
+        ep_live_take(&blocks->live, at);
+        at = ep_live_find(&blocks->live, address);
+    }
+    return ep_live_put(&blocks->live, at, address, (uint64_t)c->size[event], note.origin, note.call);
+}
+
+static void
+end_block(ep_followed_blocks *blocks, uint64_t address, ep_live_block *ended)
+{
+    for (size_t i = 0; i < blocks->late_count; i++) {
+        if (blocks->late[i].address == address) {
+            *ended = blocks->late[i];
+            blocks->late[i] = blocks->late[--blocks->late_count];
+            return;
+        }
+    }
+    ep_live_entry *at = ep_live_find(&blocks->live, address);
+    if (at->origin != 0) {
+        *ended = ep_live_at(&blocks->live, at);
+        ep_live_take(&blocks->live, at);
+    }
+}
+
+ep_status
+ep_follow_block(ep_followed_blocks *blocks, ep_moved_block *moved, const ep_columns *c, size_t event,
+                ep_block_note note, ep_live_block *ended)
+{
+    unsigned kind = c->kind[c->alloc_row[event]];
+    uint64_t address = c->address[event];
+    uint8_t domain = ep_kinds[kind].domain;
+    bool moves = ep_kind_moves(kind);
+    switch (ep_block_role_of(kind)) {
+        case EP_BLOCK_BIRTH:
+            moved->half.waits = moved->half.waits && !moves;
+            return begin_block(blocks, c, event, note);
+        case EP_BLOCK_DEATH: {
+            ep_live_block found = {0};
+            end_block(blocks, address, &found);
+            *ended = found.origin != 0 ? found : *ended;
+            if (moves) {
+                moved->half = (ep_half_realloc){true, found.origin != 0, domain, address};
+                moved->block = found;
+            }
+            return EP_OK;
+        }
+        case EP_BLOCK_FAILURE: {
+            ep_live_entry *at = ep_live_find(&blocks->live, address);
+            const ep_live_block *old = &moved->block;
+            bool revives = ep_half_realloc_revives(&moved->half, domain, address);
+            return revives && at->origin == 0
+                       ? ep_live_put(&blocks->live, at, address, old->size, old->origin, old->call)
+                       : EP_OK;
+        }
+        case EP_BLOCK_VALUE:
+            return EP_OK;
+    }
+    return EP_OK;
+}

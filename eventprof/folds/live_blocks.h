@@ -125,6 +125,38 @@ ep_live_take(ep_live_blocks *blocks, ep_live_entry *at)
     blocks->used--;
 }
 
+/* ---- The life of each block ------------------------------------------------------------------ */
+
+/* By the rules of pairing.h, for folds that ask little of a block; the tree has its own. */
+typedef struct ep_followed_blocks {
+    ep_live_blocks live;
+    size_t thread_count;
+    ep_live_block *late;         /* blocks whose free was logged too late */
+    size_t late_count, late_capacity;
+} ep_followed_blocks;
+
+/* Of each thread; zeroed at first. */
+typedef struct ep_moved_block {
+    ep_half_realloc half;
+    ep_live_block block;         /* that its realloc_free ended */
+} ep_moved_block;
+
+/* What the caller wants to know of a block. origin: not 0. */
+typedef struct ep_block_note {
+    uint32_t origin, call;
+} ep_block_note;
+
+/* Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_followed_open(ep_followed_blocks *blocks, size_t thread_count);
+void ep_followed_clear(ep_followed_blocks *blocks);
+/* An allocator event. note: of the block that it begins. *ended: the block that it ends, if it is known;
+ * else untouched. Fails: EP_NOMEM. */
+EP_CHECKED ep_status ep_follow_block(ep_followed_blocks *blocks, ep_moved_block *moved,
+                                     const ep_columns *columns, size_t event, ep_block_note note,
+                                     ep_live_block *ended);
+
+/* ---- Soon ------------------------------------------------------------------------------------ */
+
 /* An event at that address follows soon. Always inline: gcc takes a function that only fetches for one
  * without an effect, and drops the call. */
 static EP_INLINE void

@@ -430,6 +430,21 @@ class Trace:
     def has_columns(self) -> bool: ...
     def lost(self) -> int: ...
     def tenures(self) -> dict[str, NDArray[Any]]: ...
+    def picked(
+        self,
+        functions: bytes,
+        blocking: bytes,
+        own: bytes | None,
+        without: int,
+        kept_ns: int,
+        function: int,
+        line: int,
+        /,
+    ) -> tuple[
+        dict[str, NDArray[Any]],  # by column: calls
+        dict[str, NDArray[Any]],  # by column: sums by function
+        tuple[int, int, int, int],  # live blocks of the line
+    ]: ...
     def survey(self) -> None: ...
     def rows(
         self,

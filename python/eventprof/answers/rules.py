@@ -8,15 +8,12 @@ same findings on a fast machine and on a slow one; the exception says why (`_LON
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from .. import _core
 from .._words import show_bytes, show_ns
 from ..tables.column import Array
-from ..tables.event_rows import AT_A_TIME, parts_of_columns
 from .findings import Case, Evidence, Finding, falling
 from .rules_of_waits import full_queue, held_locks, small_pool
 
@@ -139,36 +136,36 @@ def frames_by_row(case: Case) -> Iterator[Finding]:
         )
 
 
-# ---- Calls, of which only some rows are in memory ------------------------------------------------
+# ---- Single calls, which a second pass over the events finds ---------------------------------------
+
+#: Flags of calls that are not whole: open at the start or at the end, or their end was not seen.
+_NOT_WHOLE = 1 | 2 | 16
+_RECURSIVE = 32
 
 
 def _picked_calls(
-    case: Case, needed: tuple[str, ...], choose: Callable[..., Array], *wanted: str
-) -> list[Array]:
-    """Return columns of some calls; they lie where the trace's columns do.
+    case: Case, functions: Array, without: int = 0, kept: float = np.inf
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return calls of some functions, in order of start, and sums of all of their calls.
 
     Parameters
     ----------
     case : Case
         What is looked at.
-    needed : tuple of str
-        Columns that the choice needs.
-    choose : callable
-        Takes parts of these columns, and returns a mask of the chosen calls.
-    *wanted : str
-        Columns that are returned; ``row``: the number of the call.
+    functions : array of bool
+        Which functions; as `Case.own`.
+    without : int
+        Flags: calls with one of them are left out.
+    kept : float
+        Of more than 65,536 calls of a function, about a half is left out each time, but calls that
+        took so many ns.
     """
-    load = case.trace._core.calls
-    count = sum(int(np.count_nonzero(choose(*part))) for _, part in parts_of_columns(load, *needed))
-    types = [np.dtype(np.int64) if name == "row" else load(name, 0, 0).dtype for name in wanted]
-    found, done = [_core.new_column(count, str(each)) for each in types], 0
-    for first, part in parts_of_columns(load, *needed):
-        rows = np.flatnonzero(choose(*part))
-        for name, column in zip(wanted, found, strict=True):
-            values = first + rows if name == "row" else load(name, first, len(part[0]))[rows]
-            column[done : done + len(rows)] = values
-        done += len(rows)
-    return found
+    calls, sums, _ = case.trace._core.picked(
+        functions[:-1].tobytes(), case.tree.is_blocking[:-1].tobytes(), None,
+        without, int(min(kept, np.iinfo(np.int64).max)), -1, -1,
+    )  # fmt: skip
+    order = np.argsort(calls["call"])
+    return {name: values[order] for name, values in calls.items()}, sums
 
 
 # ---- Time ----------------------------------------------------------------------------------------
@@ -176,24 +173,18 @@ def _picked_calls(
 
 def growing_calls(case: Case) -> Iterator[Finding]:
     """Find own functions that take longer from call to call: quadratic work."""
-    # The rows of calls take memory: they are made only if the tree has a function that may fit.
-    sums = case.tree.by_function()
-    may_be = case.own & (sums["calls"] >= 200) & (sums["total"] >= 0.3 * case.whole)
+    # One more pass, only if the tree has a function that may fit.
+    known = case.tree.by_function()
+    may_be = case.own & (known["calls"] >= 200) & (known["total"] >= 0.3 * case.whole)
     if not may_be.any():
         return
+    calls, sums = _picked_calls(case, may_be, _NOT_WHOLE | _RECURSIVE)
     for callee in np.flatnonzero(may_be[:-1]).tolist():
-        duration, start = _picked_calls(
-            case,
-            ("function", "flags"),
-            lambda function, flags, callee=callee: (
-                (function == callee) & (flags & (1 | 2 | 16 | 32) == 0)
-            ),
-            "duration",
-            "start",
-        )
-        total, count = int(duration.sum()), len(duration)
+        total, count = int(sums["total"][callee]), int(sums["calls"][callee])
         if count < 200 or total < 0.3 * case.whole:
             continue
+        same = calls["function"] == callee
+        start, duration = calls["start"][same], calls["duration"][same]
         if (start[1:] < start[:-1]).any():
             duration = duration[np.argsort(start, kind="stable")]
         parts = np.array([np.median(part) for part in np.array_split(duration, 10)])
@@ -220,48 +211,26 @@ _MANY_CALLS = 10_000
 def one_slow_call(case: Case) -> Iterator[Finding]:
     """Find one call that is far slower than the others of its function."""
     slowest = 0.25 * case.trace.duration
-    sums = case.tree.by_function()
-    often = case.own & (sums["calls"] >= 20)
-    callee = case.tree.function
-    if not (often[np.maximum(callee, -1)] & (case.tree.own("longest") >= slowest)).any():
+    often = case.own & (case.tree.by_function()["calls"] >= 20)
+    nodes = case.tree.own("longest") >= slowest
+    slow = often & np.isin(np.arange(len(often)), case.tree.function[nodes])
+    if not slow.any():
         return
-    (slow,) = _picked_calls(
-        case,
-        ("function", "flags", "duration"),
-        lambda function, flags, duration: (
-            case.own[np.maximum(function, -1)] & (flags & (1 | 2 | 16) == 0) & (duration >= slowest)
-        ),
-        "row",
-    )
-    load = case.trace._core.calls
-    inside = None
+    calls, sums = _picked_calls(case, slow, _NOT_WHOLE, slowest / 4)
     reported: set[int] = set()
-
-    @cache
-    def calls_of(callee: int) -> tuple[Array, Array, float]:
-        same, durations = _picked_calls(
-            case,
-            ("function", "flags"),
-            lambda function, flags: (function == callee) & (flags & (1 | 2 | 16) == 0),
-            "row",
-            "duration",
-        )
-        return same, durations, float(np.median(durations))
-
-    for row in slow.tolist():
-        callee, took = int(load("function", row, 1)[0]), int(load("duration", row, 1)[0])
-        if callee in reported:
+    for row in np.flatnonzero(calls["duration"] >= slowest).tolist():
+        callee, took = int(calls["function"][row]), int(calls["duration"][row])
+        count = int(sums["calls"][callee])
+        if callee in reported or count < 20:
             continue
-        same, durations, median = calls_of(callee)
-        if len(same) < 20 or took < 20 * max(median, 1.0):
+        same = calls["function"] == callee
+        durations = calls["duration"][same]
+        median = float(np.median(durations))
+        if took < 20 * max(median, 1.0) or np.count_nonzero(durations > took / 4) > 2:
             continue
-        if np.count_nonzero(durations > took / 4) > 2:
-            continue
-        if inside is None:
-            inside = _calls_inside(case)
         # By calls, not by time: whether a call did much must not depend on the machine's speed.
-        more = inside[row] >= max(20 * float(np.median(inside[same])), _MANY_CALLS)
-        blocked = _blocked_in(case, row)
+        inside, blocked = int(calls["inside"][row]), int(calls["blocked"][row])
+        more = inside >= max(20 * float(np.median(calls["inside"][same])), _MANY_CALLS)
         # A call that did no more than others, and did not block for a quarter of the run, nor for
         # most of its own time: the machine may have been slow.
         if not more and blocked < max(took / 2, slowest):
@@ -270,40 +239,14 @@ def one_slow_call(case: Case) -> Iterator[Finding]:
         yield Finding(
             "one-slow-call",
             f"one call of {case.tree.function_name(callee)} took {show_ns(took)}, "
-            f"the median of {len(same):,} is {show_ns(int(median))}",
+            f"the median of {count:,} is {show_ns(int(median))}",
             "Look at what this call did that others did not.",
             took / case.whole,
-            {"call": row, "time": took, "median": int(median), "calls": len(same),
-             "calls_inside": int(inside[row]), "blocked": int(blocked)},
+            {"call": int(calls["call"][row]), "time": took, "median": int(median), "calls": count,
+             "calls_inside": inside, "blocked": blocked},
             (case.line_evidence(callee, -1),),
-            f"eventprof tree FILE --call {row}",
+            f"eventprof tree FILE --call {int(calls['call'][row])}",
         )  # fmt: skip
-
-
-def _calls_inside(case: Case) -> Array:
-    """Return how many calls are inside of each call, and it."""
-    count = len(case.trace._core.calls("parent"))
-    above, one = _core.new_column(count + 1, "int32"), _core.new_column(count + 1, "int64")
-    above[0], one[0] = 0, 1
-    for first, (parent,) in parts_of_columns(case.trace._core.calls, "parent"):
-        rows = slice(first + 1, first + 1 + len(parent))
-        above[rows], one[rows] = parent + 1, 1
-    return _core.tree_below(above.view(np.uint32), one)[1:]
-
-
-def _blocked_in(case: Case, row: int) -> int:
-    """Return the time of blocking builtins inside of a call."""
-    names = ("start", "duration", "thread", "function")
-    load = case.trace._core.calls
-    begin, took, own, _ = (int(load(name, row, 1)[0]) for name in names)
-    blocked = 0
-    for _, (start, duration, thread, function) in parts_of_columns(load, *names):
-        inside = (
-            case.tree.is_blocking[np.maximum(function, -1)] & (thread == own)
-            & (start >= begin) & (start + duration <= begin + took)
-        )  # fmt: skip
-        blocked += int(duration[inside].sum())
-    return blocked
 
 
 #: The import of a few modules is not worth a finding, whatever its share of a short run.
@@ -426,17 +369,17 @@ def growth(case: Case) -> Iterator[Finding]:
     end = int(tree.facts["live"])
     if end < _MIB or end < 0.7 * tree.facts["peak"]:
         return
-    core = case.trace._core
     for row in _own_rows(case).tolist():
         if live[row] < 0.5 * end or blocks[row] < 100 or live[row] < 0.5 * lines["allocated"][row]:
             continue
         function, line = int(lines["function"][row]), int(lines["line"][row])
         # Each quarter of all allocations must have some: a result that is built at the end is no
         # leak.
-        of_line = _live_blocks_of(case, _calls_charged_to(case, function, line))
-        total = len(core.allocations("end"))
-        quarters = np.histogram(of_line, bins=4, range=(0, total))[0] if len(of_line) else None
-        if quarters is None or quarters.min() < 0.1 * len(of_line):
+        *_, quarters = case.trace._core.picked(
+            bytes(len(case.own) - 1), bytes(len(case.own) - 1), case.own[:-1].tobytes(),
+            0, 0, function, line,
+        )  # fmt: skip
+        if not sum(quarters) or min(quarters) < 0.1 * sum(quarters):
             continue
         yield Finding(
             "growth",
@@ -452,38 +395,6 @@ def growth(case: Case) -> Iterator[Finding]:
             (case.line_evidence(function, line),),
             "eventprof report FILE",
         )
-
-
-def _calls_charged_to(case: Case, function: int, line: int) -> Array:
-    """Return a byte for each call: 1 if its blocks are charged to an own line."""
-    core = case.trace._core
-    count = len(core.calls("parent"))
-    # A call is charged like the nearest call above it that is own, or that own code made.
-    decides, charged = _core.new_column(count, "uint8"), [np.empty(0, bool)]
-    names = ("function", "caller", "caller_line", "parent")
-    for first, (callee, caller, caller_line, parent) in parts_of_columns(core.calls, *names):
-        own = case.own[np.maximum(callee, -1)]
-        called = case.own[np.maximum(caller, -1)]
-        part = own | called | (parent < 0)
-        decides[first : first + len(part)] = part
-        here = (callee == function) | (~own & (caller == function) & (caller_line == line))
-        charged.append(here[part])
-    is_charged = np.concatenate(charged)
-    nearest = _core.number_marked_calls(np.ascontiguousarray(core.calls("parent")), decides)
-    for first in range(0, count, AT_A_TIME):
-        rows = slice(first, first + AT_A_TIME)
-        decides[rows] = is_charged[nearest[rows]]
-        _core.give_back()
-    return decides
-
-
-def _live_blocks_of(case: Case, charged: Array) -> Array:
-    """Return the rows of the blocks of some calls that are live at the end."""
-    load, found = case.trace._core.allocations, [np.empty(0, np.int64)]
-    for first, (end, size, call) in parts_of_columns(load, "end", "size", "call"):
-        rows = np.flatnonzero((end < 0) & (size > 0) & (call >= 0))
-        found.append(first + rows[charged[call[rows]] != 0])
-    return np.concatenate(found)
 
 
 def peak_holder(case: Case) -> Iterator[Finding]:
@@ -563,13 +474,12 @@ def _blocked_by_thread(case: Case, tenures: Mapping[str, Array]) -> Array:
     No other thread has an event there. But the thread had released the lock: others that did
     nothing waited for something else.
     """
-    thread, start, duration = _picked_calls(
-        case,
-        ("function",),
-        lambda function: case.tree.is_blocking[np.maximum(function, -1)],
-        *("thread", "start", "duration"),
-    )
-    end = start + duration
+    calls, sums = _picked_calls(case, case.tree.is_blocking)
+    thread, start, function = calls["thread"], calls["start"], calls["function"]
+    end = start + calls["duration"]
+    # If some of very many calls were left out, the others count for them.
+    picked = np.bincount(function, calls["duration"], len(sums["total"]))
+    weight = (sums["total"] / np.maximum(picked, 1))[function]
     blocked = np.zeros(len(case.trace._thread_rows))
     for row in np.intersect1d(thread, tenures["thread"]).tolist():
         rows = tenures["thread"] == row
@@ -579,7 +489,7 @@ def _blocked_by_thread(case: Case, tenures: Mapping[str, Array]) -> Array:
         before = np.column_stack((held[:-1], held[1:])).ravel()  # how long it had the lock, by edge
         in_thread = thread == row
         within = [np.interp(times[in_thread], edges, before) for times in (start, end)]
-        blocked[row] = (within[1] - within[0]).sum()
+        blocked[row] = ((within[1] - within[0]) * weight[in_thread]).sum()
     return blocked
 
 
@@ -662,12 +572,11 @@ def _waited_once_each(case: Case, functions: list[int]) -> bool:
 
     While the thread with the lock is kept from running, each of the others waits for it once.
     """
-    took, thread = _picked_calls(
-        case,
-        ("function", "caller"),
-        lambda function, caller: np.isin(function, functions) & case.own[np.maximum(caller, -1)],
-        *("duration", "thread"),
-    )
+    nodes = case.own_nodes_of(functions)
+    chosen = np.isin(np.arange(len(case.own)), functions)
+    calls, _ = _picked_calls(case, chosen, kept=case.tree.own("longest")[nodes].max() / 10)
+    by_own = case.own[np.maximum(calls["caller"], -1)]
+    took, thread = calls["duration"][by_own], calls["thread"][by_own]
     long = took >= took.max() / 10
     threads: Array = np.unique(thread[long])
     return int(np.count_nonzero(long)) <= len(threads)

@@ -226,8 +226,8 @@ class Tree:
         high = np.maximum.reduceat(np.append(self._bins["max"], -1), bounds)
         return low[::2], high[::2]
 
-    def pairing(self, *, lost: bool) -> dict[str, int] | None:
-        """Return `Trace.pairing`, without columns of calls and blocks.
+    def pairing(self, *, lost: bool) -> dict[str, int]:
+        """Return `Trace.pairing`: without columns, unless some call may be misplaced.
 
         Parameters
         ----------
@@ -236,12 +236,12 @@ class Tree:
 
         Returns
         -------
-        dict of str to int, or None
-            None: some call may be misplaced. How many are needs the columns.
+        dict of str to int
+            The counts.
         """
         facts = self.facts
         if facts["folded"] or self.may_be_misplaced():
-            return None
+            return self._core.pairing()
         unknown = facts["unknown_frees"]
         return {
             "calls_misplaced": 0,

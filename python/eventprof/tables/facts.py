@@ -197,24 +197,6 @@ class Facts:
             "short_calls": facts["short_calls"],
         }
 
-    @property
-    def pairing(self) -> dict[str, int]:
-        """Counts of events that could not be paired, and of corrections.
-
-        Returns
-        -------
-        dict of str to int
-            ``calls_misplaced``: calls of Python functions that lie in calls which did not make
-            them, because the thread switched to another greenlet unseen (0 if calls were left out
-            or lost). ``unmatched_ends``: ends of calls whose begin was before the window or was
-            lost. ``ends_unseen``: calls whose end was not reported. ``frees_of_older_blocks``:
-            frees of blocks from before the window. ``frees_of_lost_blocks``: frees of blocks that
-            are older or whose allocation was lost. ``frees_lost``: blocks whose address was given
-            out again without a free. ``swaps_mended``: events of two threads whose clocks had them
-            in the wrong order.
-        """
-        return self._core.pairing()
-
     def _title(self, name: str) -> str:
         """Return a table's name; if events were lost, which may make it wrong, the name says so."""
         missing = []

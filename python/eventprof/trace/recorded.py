@@ -586,6 +586,33 @@ class Recorded(Facts):
         """
         return runtime.table(self._recorder_metadata.get("runtime_events"))
 
+    @property
+    def pairing(self) -> dict[str, int]:
+        """Counts of events that could not be paired, and of corrections.
+
+        Returns
+        -------
+        dict of str to int
+            ``calls_misplaced``: calls of Python functions that lie in calls which did not make
+            them, because the thread switched to another greenlet unseen (0 if calls were left out
+            or lost). ``unmatched_ends``: ends of calls whose begin was before the window or was
+            lost. ``ends_unseen``: calls whose end was not reported. ``frees_of_older_blocks``:
+            frees of blocks from before the window. ``frees_of_lost_blocks``: frees of blocks that
+            are older or whose allocation was lost. ``frees_lost``: blocks whose address was given
+            out again without a free. ``swaps_mended``: events of two threads whose clocks had them
+            in the wrong order.
+
+        Notes
+        -----
+        Of a file they come from one pass. Only if some call may be misplaced, columns of all calls
+        and blocks are made.
+        """
+        if self._core.has_columns():
+            return self._core.pairing()
+        tree = self._tree
+        # A full recorder lost events of the end: the allocations of all freed blocks were before.
+        return tree.pairing(lost=bool(self.loss) and not self._facts["full"])
+
     # ---- What several tables are made of ---------------------------------------------------------
 
     @cached_property

@@ -496,6 +496,7 @@ static PyMethodDef trace_methods[] = {
     {"has_columns", ep_py_trace_has_columns, METH_NOARGS, NULL},
     {"lost", ep_py_trace_lost, METH_NOARGS, NULL},
     {"tenures", ep_py_trace_tenures, METH_NOARGS, NULL},
+    {"picked", ep_py_trace_picked, METH_VARARGS, NULL},
     {"survey", ep_py_trace_survey, METH_NOARGS, NULL},
     {"glance", ep_py_trace_glance, METH_NOARGS, NULL},
     {"file_damage", ep_py_trace_file_damage, METH_NOARGS, NULL},

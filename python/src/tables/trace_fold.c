@@ -4,6 +4,7 @@
 #include "array.h"
 #include "arrays.h"
 #include "of_trace.h"
+#include "picked.h"
 #include "sums.h"
 #include "tenures.h"
 #include "tree.h"
@@ -254,6 +255,70 @@ ep_py_trace_tenures(PyObject *object, PyObject *unused)
                            ? fields_object(fields, tenures.rows, tenures.count, sizeof *tenures.rows)
                            : NULL;
     tenures.fold.type->clear(&tenures.fold);
+    return result;
+}
+
+static const field picked_fields[] = {
+    {"call", offsetof(ep_picked_call, call), EP_TYPE_INT64},
+    {"inside", offsetof(ep_picked_call, inside), EP_TYPE_INT64},
+    {"start", offsetof(ep_picked_call, start_ns), EP_TYPE_INT64},
+    {"duration", offsetof(ep_picked_call, duration_ns), EP_TYPE_INT64},
+    {"blocked", offsetof(ep_picked_call, blocked_ns), EP_TYPE_INT64},
+    {"thread", offsetof(ep_picked_call, thread), EP_TYPE_INT32},
+    {"function", offsetof(ep_picked_call, function), EP_TYPE_INT32},
+    {"caller", offsetof(ep_picked_call, caller), EP_TYPE_INT32},
+    {NULL, 0, 0},
+};
+
+static const field picked_sum_fields[] = {
+    {"calls", offsetof(ep_picked_sums, calls), EP_TYPE_INT64},
+    {"total", offsetof(ep_picked_sums, total_ns), EP_TYPE_INT64},
+    {NULL, 0, 0},
+};
+
+/* picked(functions, blocking, own, without, kept_ns, function, line) -> ({column: array} of calls of some
+ * functions, {column: array} by function, live blocks of an own line by quarter): see picked.h. Masks are
+ * bytes, a byte a function; own None: no line is asked for. */
+PyObject *
+ep_py_trace_picked(PyObject *object, PyObject *args)
+{
+    ep_py_trace *self = (ep_py_trace *)object;
+    Py_buffer functions, blocking, own = {0};
+    unsigned without;
+    long long kept_ns;
+    int function, line;
+    if (!PyArg_ParseTuple(args, "y*y*z*ILii:picked", &functions, &blocking, &own, &without, &kept_ns,
+                          &function, &line)) {
+        return NULL;
+    }
+    PyObject *result = NULL;
+    ep_picked picked;
+    ep_picked_open(&picked, &(ep_picked_choice){
+        .function_count = (size_t)functions.len,
+        .functions = functions.buf,
+        .without = without,
+        .kept_ns = kept_ns,
+        .blocking = blocking.buf,
+        .with_blocks = own.buf != NULL,
+        .own = own.buf,
+        .function = function,
+        .line = line,
+    });
+    if (blocking.len != functions.len || (own.buf != NULL && own.len != functions.len)) {
+        PyErr_SetString(PyExc_ValueError, "masks of as many functions are needed");
+    } else if (run_fold(self, &picked.fold, !self->trace.no_lock, "looking at single calls") == 0) {
+        const uint64_t *quarters = picked.quarters;
+        result = Py_BuildValue(
+            "NN(KKKK)", fields_object(picked_fields, picked.calls, picked.count, sizeof *picked.calls),
+            fields_object(picked_sum_fields, picked.sums, picked.choice.function_count,
+                          sizeof *picked.sums),
+            (unsigned long long)quarters[0], (unsigned long long)quarters[1],
+            (unsigned long long)quarters[2], (unsigned long long)quarters[3]);
+    }
+    picked.fold.type->clear(&picked.fold);
+    PyBuffer_Release(&functions);
+    PyBuffer_Release(&blocking);
+    PyBuffer_Release(&own);
     return result;
 }
 

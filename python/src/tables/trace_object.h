@@ -138,6 +138,7 @@ PyObject *ep_py_trace_survey(PyObject *object, PyObject *unused);
 PyObject *ep_py_trace_glance(PyObject *object, PyObject *unused);
 PyObject *ep_py_trace_file_damage(PyObject *object, PyObject *unused);
 PyObject *ep_py_trace_tenures(PyObject *self, PyObject *unused);
+PyObject *ep_py_trace_picked(PyObject *self, PyObject *args);
 PyObject *ep_py_trace_lost(PyObject *self, PyObject *unused);
 
 #define EP_PY_SUMMARY_METHODS                                     \

@@ -53,16 +53,9 @@ def _all(trace: Trace) -> dict[str, Any]:
             "reason": trace.loss.reason,
             "by_kind": trace.loss.by_kind,
         },
-        "pairing": _pairing(trace),
+        "pairing": trace.pairing,
         "threads": [thread._asdict() for thread in trace.threads],
     }
-
-
-def _pairing(trace: Trace) -> dict[str, int]:
-    """Count what could not be paired: from the tree, as columns of 10^9 events are 65 GB."""
-    # A full recorder lost events of the end: the allocations of all freed blocks were before.
-    lost = bool(trace.loss) and not trace._facts["full"]
-    return trace._tree.pairing(lost=lost) or trace.pairing
 
 
 def _lines(path: str, trace: Trace) -> Iterator[tuple[str, str]]:
