@@ -1,7 +1,8 @@
 """``./dev cross [NAME...]``: compile for other platforms, and run there what this machine can run.
 
-For each platform of targets.py the core and its tests are compiled and linked. They run natively,
-by qemu-user, or not at all. With ``--free-threaded`` the extension is compiled and linked as for an
+For each platform of targets.py the core, its tests and the fuzzers are compiled and linked. They
+run natively, by qemu-user, or not at all. Where there is an interpreter of the platform, pytest
+runs in it: cross_python.py. With ``--free-threaded`` the extension is compiled and linked as for an
 interpreter without a GIL, against the headers of one that has it.
 """
 
@@ -11,7 +12,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dev import c_tests, debian, pythons, results, shell, targets, wheel
+from dev import c_tests, cross_python, debian, pythons, results, shell, targets, wheel
+from dev.fuzz import FUZZERS
 from dev.packages import Packages
 from dev.pythons import Python
 from dev.results import Results
@@ -21,6 +23,16 @@ from dev.targets import Target
 CORE = (*c_tests.CORE, "-Dwerror=true", "-Dzstd=enabled", "-Dc_args=-Wno-thread-safety-analysis")
 #: Without shared libraries, of which zlib would be one.
 STATIC = ("-Dzlib=disabled", "-Dc_link_args=-static")
+#: The fuzzers, without libFuzzer. What C does not define ends the program.
+FUZZ = (
+    "-Dpython=false",
+    "-Dtests=disabled",
+    "-Dfuzzers=replay",
+    "-Dchecks=true",
+    "-Dzstd=enabled",
+    "-Dc_args=-fsanitize=undefined -fsanitize-trap=undefined -Wno-thread-safety-analysis",
+)
+FUZZ_SECONDS = 60
 EXTENSION = ("-Dpython=true", "-Dtests=disabled", "-Dwerror=true", "-Dc_args=-DPy_GIL_DISABLED=1")
 #: Its libraries are those that tests of another processor are run with.
 SUITE = "trixie"
@@ -45,6 +57,9 @@ class Options:
     targets: list[Target] = field(default_factory=list)
     #: Interpreters, as `./dev wheel` names them, whose headers the extension is compiled with.
     free_threaded: bool = False
+    #: The parts: the suites in C with the fuzzers, and pytest.
+    c: bool = True
+    python: bool = True
     wheel: wheel.Options = field(default_factory=wheel.Options)
 
 
@@ -59,6 +74,10 @@ def parse(arguments: list[str]) -> Options:
             del rest[:1]
         elif word == "--free-threaded":
             options.free_threaded = True
+        elif word == "--c-only":
+            options.python = False
+        elif word == "--py-only":
+            options.c = False
         else:
             options.targets.append(targets.choose(word))
     options.wheel = wheel.parse(of_wheel)
@@ -110,6 +129,22 @@ def compile_core(found: Results, target: Target, python: Python, tools: Path) ->
     )
     if left_out and log.exists():
         show_left_out(found, results.read_suites(log))
+    replay_fuzzers(found, target, python, wrapper)
+
+
+def replay_fuzzers(found: Results, target: Target, python: Python, wrapper: list[str]) -> None:
+    """Run the fuzzers over their corpora, and for a while over changes of these."""
+    folder = shell.BUILD / "cross" / f"{target.name}-fuzz"
+    options = (*FUZZ, *(STATIC if target.is_static else ()))
+    options += (f"--cross-file={targets.cross_file(target, wrapper)}",)
+    status, text = c_tests.compile_in(folder, python, options, "")
+    if status != 0:
+        found.cannot(text)
+        return
+    for name in FUZZERS:
+        program = [*wrapper, folder / "tests" / "fuzz" / f"fuzz_{name}", str(FUZZ_SECONDS)]
+        command = [*program, f"tests/fuzz/corpus/{name}", folder / f"{name}-input"]
+        found.check(f"{target.name}: fuzzer of {name}", command)
 
 
 def show_left_out(found: Results, suites: results.Suites) -> None:
@@ -146,8 +181,13 @@ def main(arguments: list[str]) -> int:
     shell.put_first(tools / "bin")
     found = Results()
     for target in options.targets:
-        shell.say(f"== {target.name}")
-        compile_core(found, target, host, tools)
+        if options.c:
+            shell.say(f"== {target.name}")
+            compile_core(found, target, host, tools)
+        if options.python and cross_python.has_python(target):
+            cross_python.run(found, target)
+        elif options.python:
+            shell.say(f"  --    {target.name}: pytest not run: no interpreter of it here")
     if options.free_threaded:
         shell.say("== without a GIL")
         for python in wheel.choose(options.wheel):

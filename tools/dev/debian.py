@@ -2,15 +2,17 @@
 
 One of another processor is unpacked without being set up, and qemu-user runs its programs.
 
-Programs run in it by chroot, with build/ of this checkout under its own path. What is mounted for
-that is seen by those programs alone, and is gone when they end.
+Programs run in it by chroot, with build/ of this checkout, or all of it, under its own path. What
+is mounted for that is seen by those programs alone, and is gone when they end.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
+import urllib.request
 from pathlib import Path
 
 from dev import pythons, shell
@@ -47,6 +49,28 @@ def mirror() -> str:
             if found and not line.lstrip().startswith("#"):
                 return found[0]
     return "http://deb.debian.org/debian"
+
+
+def fetch(path: str, sha256: str, into: Path) -> Path:
+    """Return a file of the mirror in a folder, where it is fetched once.
+
+    Raises
+    ------
+    SystemExit
+        If the mirror has another file under this path than the one that is known here, or none.
+    """
+    packed = into / path.rpartition("/")[2]
+    if not packed.exists():
+        try:
+            with urllib.request.urlopen(f"{mirror().rstrip('/')}/{path}") as answer:
+                data = answer.read()
+        except OSError as error:
+            shell.die(f"{path}: not in the mirror of Debian: {error}")
+        if hashlib.sha256(data).hexdigest() != sha256:
+            shell.die(f"{path}: the mirror's file is not the one that is known here")
+        into.mkdir(parents=True, exist_ok=True)
+        packed.write_bytes(data)
+    return packed
 
 
 def need_emulator(suite: str, architecture: str) -> None:
@@ -121,18 +145,21 @@ def ensure(suite: str, folder: str, architecture: str = "") -> Path:
     return root
 
 
-def inside(root: Path) -> tuple[str, ...]:
-    """Return the start of a command that runs in a Debian."""
-    return ("unshare", "--mount", "sh", "-c", ENTER, "sh", str(root), str(shell.BUILD))
+def inside(root: Path, shared: Path | None = None) -> tuple[str, ...]:
+    """Return the start of a command that runs in a Debian, which sees one folder of ours."""
+    seen = str(shared or shell.BUILD)
+    return ("unshare", "--mount", "sh", "-c", ENTER, "sh", str(root), seen)
 
 
-def python_of(suite: str, architecture: str = "") -> Python:
+def python_of(suite: str, architecture: str = "", shared: Path | None = None) -> Python:
     """Return the interpreter of a Debian, which runs there.
 
     Parameters
     ----------
     suite, architecture : str
         As of ensure().
+    shared : Path, optional
+        The folder that it sees, if not build/.
 
     Raises
     ------
@@ -145,9 +172,8 @@ def python_of(suite: str, architecture: str = "") -> Python:
     )
     if status != 0 or found:
         shell.die(f"--debian {suite}: it cannot be entered, or has a compiler: {found.strip()}")
-    runner = (*inside(root), "sh", "-c", NAMED, "sh")
-    show = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-    full = shell.output([*runner, "python", "-c", show])[1].strip()
+    runner = (*inside(root, shared), "sh", "-c", NAMED, "sh")
+    full = shell.output([*runner, "python", "-c", pythons.SHOW])[1].strip()
     name = f"{suite}-{pythons.minor(full)}"
     return Python(name, 0, full, False, True, f"python3 in {root}", runner)
 

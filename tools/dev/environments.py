@@ -15,6 +15,7 @@ from pathlib import Path
 from dev import shell
 from dev.packages import Packages
 from dev.pythons import Python, is_tested
+from dev.shell import Command
 
 # No bytecode ahead: it took 80 s for the 9,400 modules of an environment, and few are imported.
 PIP = ("-m", "pip", "install", "-q", "--progress-bar", "off", "--no-compile")
@@ -92,18 +93,22 @@ def needed_by(lines: str, text: str) -> str:
     return "\n".join(filter(is_needed, lines.splitlines()))
 
 
+def pip_for_each(pip: Command, wanted: str, name: str) -> None:
+    """Run a command of pip for all lines, or, if that fails, for each; name those that fail."""
+    if shell.run([*pip, "-r", "/dev/stdin"], text=wanted + "\n", silent=True) == 0:
+        return
+    for line in wanted.splitlines():
+        if shell.run([*pip, line], null=True, silent=True) != 0:
+            shell.note(f"no wheel for {name}: {line}")
+
+
 def install_wheels(python: Python, wanted: str) -> None:
     """Install for an interpreter that not all packages have wheels for yet.
 
     Older versions are taken that have some, and what has none is left out, which skips its tests.
     What building and running need must be there.
     """
-    pip = python.within("python", *PIP, "--only-binary", ":all:")
-    if shell.run([*pip, "-r", "/dev/stdin"], text=wanted + "\n", silent=True) == 0:
-        return
-    for line in wanted.splitlines():
-        if shell.run([*pip, line], null=True, silent=True) != 0:
-            shell.note(f"no wheel for {python.full}: {line}")
+    pip_for_each(python.within("python", *PIP, "--only-binary", ":all:"), wanted, python.full)
     if shell.run(python.within("python", "-c", "import mesonpy, numpy, pytest")) != 0:
         shell.die(f"{python.full}: what the tests need cannot be installed")
 

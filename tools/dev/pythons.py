@@ -40,6 +40,8 @@ if sys.implementation.name == "cpython" and sys.version_info >= (3, 11):
         path = os.path.realpath(sys._base_executable)
         print(version, sys.hexversion, text, int(headers), venvs, path, sep="\\t")
 """
+#: Prints the release of an interpreter.
+SHOW = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 IS_PYPY = "import sys; sys.exit(sys.implementation.name != 'pypy' or sys.version_info < (3, 11))"
 NOT_FOUND = "found (looked on PATH and in pyenv)"
 

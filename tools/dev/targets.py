@@ -8,12 +8,10 @@ Check for the tests in C.
 from __future__ import annotations
 
 import ast
-import hashlib
 import os
 import platform
 import shutil
 import tarfile
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -210,13 +208,7 @@ def add_check(target: Target) -> None:
     prefix = target.prefix
     if (prefix / "lib" / "libcheck.a").exists():
         return
-    packed = shell.BUILD / "targets" / "check.tar.gz"
-    if not packed.exists():
-        with urllib.request.urlopen(f"{debian.mirror().rstrip('/')}/{CHECK_FROM}") as answer:
-            data = answer.read()
-        if hashlib.sha256(data).hexdigest() != CHECK_SHA256:
-            shell.die(f"Check {CHECK}: the mirror's file is not the one that is known here")
-        packed.write_bytes(data)
+    packed = debian.fetch(CHECK_FROM, CHECK_SHA256, shell.BUILD / "targets")
     root = shell.extract(packed, shell.anew(prefix / "check"))
     lines = [f"#define HAVE_{name} 1" for name in CHECK_HAS]
     lines += [f'#define PACKAGE_VERSION "{CHECK}"', "#define VERSION PACKAGE_VERSION"]

@@ -8,7 +8,7 @@ import sys
 
 import children
 import pytest
-from dev import cross, debian, pythons, results, shell, targets, wheel
+from dev import cross, cross_python, debian, environments, pythons, results, shell, targets, wheel
 
 ROOT = shell.ROOT
 
@@ -91,6 +91,11 @@ def test_the_platforms_that_are_compiled_for():
     assert not any(targets.choose(name).is_native for name in names)
     assert cross.parse(["--free-threaded", "--python", "3.14"]).wheel.asked == ["3.14"]
     assert cross.parse(["--free-threaded"]).targets == []
+    parts = {word: cross.parse([word]) for word in ("--c-only", "--py-only")}
+    assert {word: (o.c, o.python) for word, o in parts.items()} == {
+        "--c-only": (True, False),
+        "--py-only": (False, True),
+    }
 
 
 def test_what_an_emulator_cannot_run_is_named_with_the_reason(monkeypatch, capsys):
@@ -126,6 +131,57 @@ def test_each_name_that_an_emulator_cannot_run_is_a_test_or_a_suite():
         assert f"test_{name}" in sources or any(
             f"START_TEST({name})" in text for text in sources.values()
         ), name
+
+
+@pytest.mark.parametrize("name", cross_python.CHOSEN)
+def test_each_test_that_a_platform_lacks_is_there_and_among_the_chosen(name):
+    chosen = cross_python.CHOSEN[name]
+    files = [environments.TESTS / file for file in chosen.files]
+
+    assert [file for file in files if not file.exists()] == []
+    for lacking in (each for names in chosen.lacks.values() for each in names):
+        file, _, test = lacking.partition("::")
+        path = environments.TESTS / file
+        assert any(path.is_relative_to(each) for each in files), lacking
+        assert not test or f"def {test}(" in path.read_text(), lacking
+
+
+def test_what_is_not_run_on_a_platform_is_printed_with_the_reason(capsys):
+    lacks = {"no disk": ("a/test_b.py",), "no clock": ("a/test_c.py::test_time",)}
+    chosen = cross_python.Chosen((), ("a",), "too slow", lacks)
+
+    assert list(cross_python.left_out(chosen)) == [
+        f"--ignore={environments.TESTS}/a/test_b.py",
+        "--deselect=tests/python/a/test_c.py::test_time",
+    ]
+    cross_python.show_left_out(chosen)
+    assert capsys.readouterr().out.splitlines() == [
+        "  --    of tests/python only a: too slow",
+        "  --    a/test_b.py not run: no disk",
+        "  --    a/test_c.py::test_time not run: no clock",
+    ]
+
+
+@pytest.mark.parametrize(
+    "sha256", ["315f5bdb76d078c43b8ac0064e4a0164612b1fce77c869345bfc94c75894edd3", "0"]
+)
+def test_a_source_is_the_one_that_is_known(sha256, tmp_path, monkeypatch, capsys):
+    (tmp_path / "pool").mkdir()
+    (tmp_path / "pool" / "a.tar").write_bytes(b"Hello, world!")
+    monkeypatch.setattr(debian, "mirror", lambda: f"file://{tmp_path}")
+
+    if sha256 == "0":
+        with pytest.raises(SystemExit):
+            debian.fetch("pool/a.tar", sha256, tmp_path / "into")
+        assert "not the one that is known here" in capsys.readouterr().err
+        assert not (tmp_path / "into").exists()
+    else:
+        assert (
+            debian.fetch("pool/a.tar", sha256, tmp_path / "into").read_bytes() == b"Hello, world!"
+        )
+    with pytest.raises(SystemExit):
+        debian.fetch("pool/b.tar", sha256, tmp_path / "into")
+    assert "not in the mirror" in capsys.readouterr().err
 
 
 def test_a_debian_of_another_processor_is_unpacked(tmp_path, monkeypatch):

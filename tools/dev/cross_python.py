@@ -1,0 +1,169 @@
+"""pytest of ./dev cross: the wheel of a platform, in an interpreter of it.
+
+That of musl is compiled here (musl.py) and runs natively. That of another processor is Debian's, in
+a folder (debian.py), and qemu-user runs it: tests take 20 times as long, and a part is chosen.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dev import debian, environments, musl, pythons, shell, wheel
+from dev.environments import TESTS
+from dev.pythons import Python
+from dev.results import Results, count_outcomes
+from dev.sanitize import pytest_command
+from dev.targets import Target
+
+#: Whose Debian: it has the CPython that musl.py compiles, too.
+SUITE = "trixie"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What pytest runs on a platform, and what it does not run, by the reason."""
+
+    #: Tags of wheels that its interpreter takes.
+    tags: tuple[str, ...]
+    #: Folders and files of tests/python.
+    files: tuple[str, ...]
+    #: What is said of all others.
+    others: str
+    #: Files and tests among the chosen, by what the platform lacks.
+    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+
+
+#: Of the tests that an emulator would take hours for, those that ask the processor or the system.
+CHOSEN = {
+    "x86_64-musl": Chosen(
+        tags=("musllinux_1_2_x86_64", "musllinux_1_1_x86_64"),
+        files=(
+            *("hooks", "inside", "memory", "threads", "processes", "recording", "other_tools"),
+            *("answers", "archive", "families", "log_file", "system", "tables"),
+        ),
+        others="they ask nothing of the C library, or need packages that have no wheel for musl",
+    ),
+    "aarch64": Chosen(
+        tags=("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"),
+        files=(
+            *("threads", "recording/test_record.py", "recording/test_marks.py"),
+            *("hooks/test_oracles_calls.py", "hooks/test_replay.py", "hooks/test_gc.py"),
+            *("memory/test_oracles_memory.py", "memory/test_numpy.py", "memory/test_native.py"),
+            *("answers/test_verify.py", "answers/test_rebuilt.py", "answers/test_sums.py"),
+            *("archive/test_archive.py", "archive/test_format_examples.py"),
+            *("log_file/test_log_file.py", "log_file/test_log_file_killed.py"),
+            *("processes/test_bare_fork.py", "processes/test_processes.py"),
+        ),
+        others="qemu-user takes about 20 times as long as the processor",
+        options=("-m", "not slow and not thorough"),
+    ),
+}
+
+
+def has_python(target: Target) -> bool:
+    """Whether pytest can run on a platform."""
+    return target.name in CHOSEN
+
+
+def interpreter(target: Target) -> Python:
+    """Return an interpreter of a platform, which is made if it is not there."""
+    if target.is_static:
+        return musl.ensure(target)
+    return replace(debian.python_of(SUITE, target.debian, shell.ROOT), name=target.name)
+
+
+# ---- What is installed -------------------------------------------------------------------------
+
+
+def fetch_packages(target: Target, version: str, files: list[Path], into: Path) -> None:
+    """Fetch the wheels that the tests need; what has none for the platform is left out.
+
+    An interpreter of this machine of the same X.Y fetches them: one of musl has no OpenSSL, and in
+    an emulator it would take minutes.
+    """
+    host = pythons.find().choose(version)
+    with open(shell.ROOT / "pyproject.toml", "rb") as file:
+        project = tomllib.load(file)
+    lines = environments.requirements(project, ("run", "test"))
+    wanted = environments.needed_by(lines, environments.texts_of(files, TESTS))
+    wanted += "\n" + environments.requirements(project, ("run",))
+    command = [*host.runner, str(wheel.ensure_builder(host) / "bin" / "python"), "-m", "pip"]
+    command += ["download", "-q", "--only-binary", ":all:", "-d", str(into)]
+    command += [part for tag in CHOSEN[target.name].tags for part in ("--platform", tag)]
+    command += ["--python-version", version]
+    environments.pip_for_each(command, wanted, target.name)
+
+
+def install(target: Target, python: Python, files: list[Path]) -> Path | None:
+    """Make the environment of a platform, with the wheel for it; None if there is no wheel."""
+    version = pythons.minor(python.full)
+    if wheel.main(["--target", target.name, "--python", version]) != 0:
+        return None
+    (made,) = (shell.BUILD / f"wheels-{target.name}").glob("*.whl")
+    venv = python.venv
+    fetched = shell.BUILD / "cross" / f"packages-{target.name}"
+    shell.anew(fetched)
+    fetch_packages(target, version, files, fetched)
+    shell.remove(venv)
+    shell.must([*python.command, "-m", "venv", venv])
+    pip = python.within("python", *environments.PIP, "--no-index")
+    shell.must([*pip, *sorted(fetched.glob("*.whl")), made])
+    return made
+
+
+# ---- What is run -------------------------------------------------------------------------------
+
+
+def left_out(chosen: Chosen) -> Iterator[str]:
+    """Yield the arguments of pytest that leave out what a platform lacks."""
+    folder = TESTS.relative_to(shell.ROOT)
+    for names in chosen.lacks.values():
+        for name in names:
+            if "::" in name:
+                yield f"--deselect={folder}/{name}"
+            else:
+                yield f"--ignore={TESTS / name}"
+
+
+def show_left_out(chosen: Chosen) -> None:
+    """Print what is not run, and why."""
+    shell.say(f"  --    of tests/python only {' '.join(chosen.files)}: {chosen.others}")
+    for reason, names in chosen.lacks.items():
+        for name in names:
+            shell.say(f"  --    {name} not run: {reason}")
+
+
+def run(found: Results, target: Target) -> None:
+    """Run the chosen tests on a platform, and once more, alone, what failed."""
+    chosen = CHOSEN[target.name]
+    files = [TESTS / name for name in chosen.files]
+    python = interpreter(target)
+    shell.say(f"== {target.name}: pytest, on CPython {python.full}")
+    if install(target, python, files) is None:
+        found.failed += 1
+        return
+    reports = [shell.BUILD / f"pytest-{target.name}-{turn}.xml" for turn in (1, 2)]
+    shell.remove(*reports, shell.BUILD / f"pytest_cache-{target.name}")
+    away = shell.anew(shell.BUILD / f"away-{target.name}")
+    command = [*pytest_command(target.name), "-q", *chosen.options, *left_out(chosen)]
+    again = ["--last-failed", "--last-failed-no-failures", "none"]
+    for report, more in zip(reports, ([], again), strict=True):
+        words = [*command, f"--junitxml={report}", *more, *map(str, files)]
+        if shell.run(python.within(*words), null=True, folder=away) in (0, 5):
+            break
+    counted = count_outcomes([report for report in reports if report.exists()])
+    show_left_out(chosen)
+    if counted is None:
+        found.cannot("  FAIL  pytest did not write what came of it")
+        return
+    count, flaky = counted
+    found.passed += count.passed
+    found.failed += count.failed
+    found.skipped += count.skipped
+    found.python_tests += count.passed + count.failed
+    found.flaky += [f"{name} ({target.name})" for name in flaky]
+    shell.say(f"  {count.passed} passed, {count.failed} failed, {count.skipped} skipped")
