@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,6 +171,23 @@ def build_wheel(
     return made[0] if status == 0 and made else None
 
 
+def name_libc(wheel: Path, target: Target) -> None:
+    """Let the libraries of a wheel for musl name libc as the distributions of musl do.
+
+    auditwheel knows no other name. The loader takes each that begins so, and loads none but itself.
+    """
+    work = shell.anew(wheel.parent / "unpacked")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(work)
+    libraries = sorted(work.rglob("*.so"))
+    name = f"libc.musl-{target.cpu}.so.1"
+    shell.must(["patchelf", "--replace-needed", "libc.so", name, *libraries])
+    # auditwheel writes the list of files with their sums anew.
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(path for path in work.rglob("*") if path.is_file()):
+            packed.write(path, path.relative_to(work))
+
+
 def repair(tools: Path, wheel: Path, into: Path) -> Path | None:
     """Return the wheel with the tag of the oldest system that it runs on; None if it has none."""
     before = set(into.glob("*.whl"))
@@ -225,6 +243,8 @@ def main(arguments: list[str]) -> int:
     for python in chosen:
         folder = shell.BUILD / "wheel-raw" / python.name
         raw = build_wheel(python, sdist, target, variables, folder)
+        if raw is not None and target.is_static:
+            name_libc(raw, target)
         wheel = None if raw is None else repair(tools, raw, into)
         if wheel is None:
             found.failed += 1
