@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import zipfile
 
 import children
 import pytest
@@ -131,6 +132,26 @@ def test_each_name_that_an_emulator_cannot_run_is_a_test_or_a_suite():
         assert f"test_{name}" in sources or any(
             f"START_TEST({name})" in text for text in sources.values()
         ), name
+
+
+def test_a_wheel_for_musl_names_libc_as_distributions_do(tmp_path, monkeypatch):
+    path = tmp_path / "a.whl"
+    with zipfile.ZipFile(path, "w") as packed:
+        for name in ("eventprof/_core.so", "eventprof/cli.py"):
+            packed.writestr(name, "as compiled")
+    commands = []
+
+    def patchelf(command):
+        commands.append(command[:-1])
+        command[-1].write_text("changed")
+
+    monkeypatch.setattr(shell, "must", patchelf)
+    wheel.name_libc(path, targets.choose("x86_64-musl"))
+
+    assert commands == [["patchelf", "--replace-needed", "libc.so", "libc.musl-x86_64.so.1"]]
+    with zipfile.ZipFile(path) as packed:
+        texts = {name: packed.read(name) for name in packed.namelist()}
+    assert texts == {"eventprof/_core.so": b"changed", "eventprof/cli.py": b"as compiled"}
 
 
 @pytest.mark.parametrize("name", cross_python.CHOSEN)
