@@ -141,7 +141,7 @@ struct ep_counter {
     uint64_t lost;             /* threads for which there was no memory */
 };
 
-extern _Thread_local ep_count_thread *ep_count_current __attribute__((tls_model("initial-exec")));
+extern _Thread_local ep_count_thread *ep_count_current;
 
 /* Changes with the set of running counters and with their options; never 0. */
 extern EP_HIDDEN _Atomic uint64_t ep_count_generation;

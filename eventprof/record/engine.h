@@ -96,7 +96,7 @@ ep_kind_set ep_engine_kinds(void);
 
 /* Above 0 while the calling thread is in the engine: blocks that the C library allocates then are the
  * engine's, and a hook that recorded them would wait for a lock that its own thread holds. */
-extern EP_HIDDEN _Thread_local uint32_t ep_engine_inside __attribute__((tls_model("initial-exec")));
+extern EP_HIDDEN _Thread_local uint32_t ep_engine_inside;
 
 /* The lock of the engine; ep_engine_alone() takes it for others. */
 extern EP_HIDDEN ep_mutex ep_engine_mutex;

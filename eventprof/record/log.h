@@ -125,9 +125,9 @@ typedef struct ep_log {
 /* The page that is zero in a forked child has these last bytes in use. */
 #define EP_LOG_WIPED_BYTES sizeof(((ep_log *)NULL)->end)
 
-/* NULL until the thread's first event. Initial-exec: one load, no call. A pointer, never the
+/* NULL until the thread's first event. Initial-exec (meson.build): one load, no call. A pointer, never the
  * struct: static TLS has room for little (16 KiB failed to load on 3.11-3.13). */
-extern _Thread_local ep_log *ep_log_current __attribute__((tls_model("initial-exec")));
+extern _Thread_local ep_log *ep_log_current;
 
 /* The calling thread's log, made on first use. Call it before reading the clock: the ticks of a first event
  * must not be older than its log, or the event could belong to a window that is closed already. NULL: no

@@ -155,7 +155,8 @@ def run(found: Results, target: Target) -> None:
         words = [*command, f"--junitxml={report}", *more, *map(str, files)]
         if shell.run(python.within(*words), null=True, folder=away) in (0, 5):
             break
-    counted = count_outcomes([report for report in reports if report.exists()])
+    written = [report for report in reports if report.exists()]
+    counted = count_outcomes(written) if written else None
     show_left_out(chosen)
     if counted is None:
         found.cannot("  FAIL  pytest did not write what came of it")

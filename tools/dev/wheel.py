@@ -252,6 +252,7 @@ def main(arguments: list[str]) -> int:
             continue
         shell.say(f"  {wheel.name}  {wheel.stat().st_size / 1e6:.2f} MB")
         found.passed += 1
+        wheel_check.check_parts(found, wheel)
         if options.check:
             wheel_check.check(found, python, wheel)
     for suite in options.debians:

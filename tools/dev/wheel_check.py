@@ -148,10 +148,14 @@ def archives(empty: Empty) -> tuple[int, str]:
     return int(b"\x28\xb5\x2f\xfd" not in data), "the archive has no part that zstd compressed"
 
 
-def check(found: Results, python: Python, wheel: Path) -> None:
-    """Check one wheel; each finding is counted."""
+def check_parts(found: Results, wheel: Path) -> None:
+    """Look through one wheel."""
     faults = faults_of(wheel)
     found.check(f"{wheel.name}: its parts", lambda: (int(bool(faults)), "\n".join(faults)))
+
+
+def check(found: Results, python: Python, wheel: Path) -> None:
+    """Install one wheel and use it; each finding is counted."""
     empty = Empty(python)
     pip = ("python", "-m", "pip", "install", "-q", "--only-binary", ":all:", wheel)
     installed = empty.run(*pip)

@@ -23,7 +23,7 @@ typedef struct stack {
     uintptr_t low, middle, high;    /* 0: not known yet */
 } stack;
 
-static _Thread_local stack own_stack __attribute__((tls_model("initial-exec")));
+static _Thread_local stack own_stack;
 
 static EP_COLD void
 find_stack(void)

@@ -48,7 +48,7 @@ extern EP_HIDDEN _Atomic uint32_t ep_py_blocks_inside;
 
 /* Above 0 while the thread is in an allocator that our hook called for the program, and no event of it
  * is recorded. */
-extern EP_HIDDEN _Thread_local uint32_t ep_py_passing __attribute__((tls_model("initial-exec")));
+extern EP_HIDDEN _Thread_local uint32_t ep_py_passing;
 
 /* busy: of the thread's log, not 0. */
 static inline bool

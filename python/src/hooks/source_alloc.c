@@ -13,7 +13,7 @@ static layer *installed[DOMAIN_COUNT];    /* not dormant; NULL: none. Under the 
 static bool recorded[DOMAIN_COUNT], counted[DOMAIN_COUNT];
 
 _Atomic uint32_t ep_py_blocks_inside;
-_Thread_local uint32_t ep_py_passing __attribute__((tls_model("initial-exec")));
+_Thread_local uint32_t ep_py_passing;
 
 /* ---- In and out ------------------------------------------------------------------------------ */
 

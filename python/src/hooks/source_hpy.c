@@ -79,7 +79,7 @@ typedef struct timing {
     _Atomic uint64_t *log_end;   /* ...and the end of the log then */
 } timing;
 
-static _Thread_local timing own_timing __attribute__((tls_model("initial-exec")));
+static _Thread_local timing own_timing;
 
 static inline int64_t
 nanoseconds(const struct timespec *time)

@@ -54,7 +54,7 @@ static PyObject *(*set_handler_below)(PyObject *);    /* NumPy's own; written on
 /* The thread is in a handler that may be written in Python: the block that it is to free or to move,
  * NEW_BLOCK if it is to make one. 0: it is in none. */
 #define NEW_BLOCK 1
-static _Thread_local uintptr_t handled __attribute__((tls_model("initial-exec")));
+static _Thread_local uintptr_t handled;
 
 /* ---- Hooks ----------------------------------------------------------------------------------- */
 

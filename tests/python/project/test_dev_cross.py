@@ -154,6 +154,14 @@ def test_a_wheel_for_musl_names_libc_as_distributions_do(tmp_path, monkeypatch):
     assert texts == {"eventprof/_core.so": b"changed", "eventprof/cli.py": b"as compiled"}
 
 
+def test_no_variable_of_a_thread_has_a_fixed_place_on_musl():
+    """Its loader refuses an extension with one: meson.build gives them one, and no attribute does."""
+    tops = [ROOT / "eventprof", ROOT / "python" / "src"]
+    sources = [path for top in tops for path in top.rglob("*.[ch]")]
+
+    assert [path for path in sources if "tls_model" in path.read_text()] == []
+
+
 @pytest.mark.parametrize("name", cross_python.CHOSEN)
 def test_each_test_that_a_platform_lacks_is_there_and_among_the_chosen(name):
     chosen = cross_python.CHOSEN[name]
