@@ -13,7 +13,7 @@ from pathlib import Path
 import children
 import numpy as np
 import pytest
-from preloading import SANITIZED, WITH_HELPERS
+from preloading import HAS_LIBRARY, SANITIZED, WITH_HELPERS
 
 import eventprof
 from eventprof import _core
@@ -21,7 +21,7 @@ from eventprof.recording import native
 
 pytestmark = [
     pytest.mark.version,
-    pytest.mark.skipif(sys.platform != "linux", reason="needs LD_PRELOAD"),
+    pytest.mark.skipif(not HAS_LIBRARY, reason="needs Linux with glibc"),
     pytest.mark.skipif(SANITIZED, reason="the sanitizer is the allocator"),
 ]
 

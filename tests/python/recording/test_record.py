@@ -14,6 +14,7 @@ import warnings
 import children
 import pytest
 import raw
+from preloading import HAS_LIBRARY
 
 import eventprof
 from eventprof import _core
@@ -637,3 +638,22 @@ def test_events_are_counted_without_decoding_them(on_full, backend):
 
     assert (recorded, lost) == (len(rec.trace.events), rec.trace.loss.total)
     assert ns + 1000 >= rec.trace.duration > 0
+
+
+# ---- Where there is no library to preload --------------------------------------------------------
+
+
+def test_native_is_refused_where_there_is_no_library(monkeypatch, tmp_path):
+    monkeypatch.setattr(_core, "__file__", str(tmp_path / "_core.so"))
+
+    with pytest.raises(eventprof.UnsupportedError, match=r"needs Linux with glibc: .*_shim\.so"):
+        eventprof.record(native=True).start()
+
+
+@pytest.mark.skipif(HAS_LIBRARY, reason="it is there")
+def test_run_native_is_refused_where_there_is_no_library():
+    done = children.eventprof("run", "--native", "-c", "print('ran')", status=None)
+
+    assert done.returncode == 1
+    assert "native=True needs Linux with glibc" in done.stderr and "record without" in done.stderr
+    assert "ran" not in done.stdout
