@@ -11,15 +11,21 @@ import signal
 import threading
 import time
 
+import children
 import programs
 import pytest
 import raw
 import read_log
-from children import child
 
 import eventprof
 
 pytestmark = pytest.mark.usefixtures("restored")
+
+
+def child(*arguments, **options):
+    """As children.child(); without the interpreter's line that greenlet brings the GIL back."""
+    warnings = "ignore:The global interpreter lock:RuntimeWarning"
+    return children.child(*arguments, PYTHONWARNINGS=warnings, **options)
 
 
 def leaf(n):
