@@ -35,6 +35,8 @@ class Chosen:
     #: Files and tests among the chosen, by what the platform lacks.
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     options: tuple[str, ...] = ()
+    #: Packages that have no wheel for it: tests that need one are skipped.
+    without: tuple[str, ...] = ()
 
 
 #: Of the tests that an emulator would take hours for, those that ask the processor or the system.
@@ -46,6 +48,7 @@ CHOSEN = {
             *("answers", "archive", "families", "log_file", "system", "tables"),
         ),
         others="they ask nothing of the C library, or need packages that have no wheel for musl",
+        without=("gevent", "viztracer"),
     ),
     "aarch64": Chosen(
         tags=("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"),
@@ -79,39 +82,32 @@ def interpreter(target: Target) -> Python:
 # ---- What is installed -------------------------------------------------------------------------
 
 
-def fetch_packages(target: Target, version: str, files: list[Path], into: Path) -> None:
-    """Fetch the wheels that the tests need; what has none for the platform is left out.
+def install(target: Target, python: Python, files: list[Path]) -> Path | None:
+    """Make the environment of a platform, with the wheel for it; None if there is no wheel.
 
-    An interpreter of this machine of the same X.Y fetches them: one of musl has no OpenSSL, and in
-    an emulator it would take minutes.
+    An interpreter of this machine of the same X.Y installs: that of musl has no OpenSSL, and in an
+    emulator pip takes minutes. What has no wheel for the platform is left out.
     """
-    host = pythons.find().choose(version)
+    version = pythons.minor(python.full)
+    if wheel.main(["--target", target.name, "--python", version]) != 0:
+        return None
+    (made,) = (shell.BUILD / f"wheels-{target.name}").glob("*.whl")
+    shell.remove(python.venv)
+    shell.must([*python.command, "-m", "venv", "--without-pip", python.venv])
     with open(shell.ROOT / "pyproject.toml", "rb") as file:
         project = tomllib.load(file)
     lines = environments.requirements(project, ("run", "test"))
     wanted = environments.needed_by(lines, environments.texts_of(files, TESTS))
     wanted += "\n" + environments.requirements(project, ("run",))
-    command = [*host.runner, str(wheel.ensure_builder(host) / "bin" / "python"), "-m", "pip"]
-    command += ["download", "-q", "--only-binary", ":all:", "-d", str(into)]
-    command += [part for tag in CHOSEN[target.name].tags for part in ("--platform", tag)]
-    command += ["--python-version", version]
-    environments.pip_for_each(command, wanted, target.name)
-
-
-def install(target: Target, python: Python, files: list[Path]) -> Path | None:
-    """Make the environment of a platform, with the wheel for it; None if there is no wheel."""
-    version = pythons.minor(python.full)
-    if wheel.main(["--target", target.name, "--python", version]) != 0:
-        return None
-    (made,) = (shell.BUILD / f"wheels-{target.name}").glob("*.whl")
-    venv = python.venv
-    fetched = shell.BUILD / "cross" / f"packages-{target.name}"
-    shell.anew(fetched)
-    fetch_packages(target, version, files, fetched)
-    shell.remove(venv)
-    shell.must([*python.command, "-m", "venv", venv])
-    pip = python.within("python", *environments.PIP, "--no-index")
-    shell.must([*pip, *sorted(fetched.glob("*.whl")), made])
+    without = CHOSEN[target.name].without
+    wanted = "\n".join(line for line in wanted.splitlines() if not line.startswith(without))
+    host = pythons.find().choose(version)
+    pip = [*host.runner, str(wheel.ensure_builder(host) / "bin" / "python"), *environments.PIP]
+    pip += ["--only-binary", ":all:", "--python-version", version]
+    pip += [part for tag in CHOSEN[target.name].tags for part in ("--platform", tag)]
+    pip += ["--target", str(python.venv / "lib" / f"python{version}" / "site-packages")]
+    shell.must([*pip, "--no-deps", str(made)])
+    environments.pip_for_each([*pip, "--upgrade"], wanted, target.name)
     return made
 
 
@@ -135,6 +131,8 @@ def show_left_out(chosen: Chosen) -> None:
     for reason, names in chosen.lacks.items():
         for name in names:
             shell.say(f"  --    {name} not run: {reason}")
+    if chosen.without:
+        shell.say(f"  --    tests of {' and '.join(chosen.without)} skipped: no wheel for it")
 
 
 def run(found: Results, target: Target) -> None:
