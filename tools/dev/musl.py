@@ -1,8 +1,8 @@
-"""A CPython of musl, compiled here from Debian's sources, with Debian's compiler for musl.
+"""A CPython of musl, compiled here from Debian's sources, and musl itself.
 
-No package index has one. It finds what it links by its own folder, so nothing of the system is
-changed beside the packages musl and musl-tools. Without OpenSSL: what is installed into it is
-fetched by another interpreter.
+No package index has one, and the musl of Debian 12 does not load NumPy (it is older than 1.2.4).
+All is found by its own folder, and nothing of the system is changed. Without OpenSSL: what is
+installed into it is fetched by another interpreter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from dev.packages import Packages
 from dev.pythons import Python
 from dev.targets import Target
 
-#: In the pool of each mirror of Debian, with its SHA-256: libraries first.
+#: In the pool of each mirror of Debian, with its SHA-256.
+MUSL = (
+    "pool/main/m/musl/musl_1.2.5.orig.tar.gz",
+    "a9a118bbe84d8764da0ea0d28b3ab3fae8477fc7e4085d90102b8596fc7c75e4",
+)
 ZLIB = (
     "pool/main/z/zlib/zlib_1.3.dfsg+really1.3.1.orig.tar.gz",
     "60dd315c07f616887caa029408308a018ace66e3d142726a97db164b3b8f69fb",
@@ -35,10 +39,10 @@ STACK = "-DTHREAD_STACK_SIZE=0x100000"
 #: The kernel's headers, which the compiler of musl does not find: in /usr/include, or in its folder
 #: of the processor.
 KERNEL = ("linux", "asm-generic", "asm")
-#: Debian's musl-gcc says that it compiles for glibc, as gcc does; CPython's configure refuses that.
+#: musl-gcc says that it compiles for glibc, as gcc does; CPython's configure refuses that.
 COMPILER = """#!/bin/sh
 [ "$1" != --print-multiarch ] || {{ echo {triple}; exit 0; }}
-exec musl-gcc "$@"
+exec {prefix}/bin/musl-gcc "$@"
 """
 #: $1: the folder that all is installed into. $2: the sources. Then: what configure is told.
 BUILD = """
@@ -71,22 +75,22 @@ def compile_source(source: tuple[str, str], prefix: Path, *options: str) -> None
 def ensure(target: Target) -> Python:
     """Return a CPython of musl, which is compiled if it is not there: some minutes."""
     wanted = Packages()
-    if not shell.has("musl-gcc"):
-        wanted.need += ["musl", "musl-tools"]
-    for program in ("make", "xz"):
-        if not shell.has(program):
-            wanted.need.append({"xz": "xz-utils"}.get(program, program))
+    if not shell.has("make"):
+        wanted.need.append("make")
     wanted.install()
     prefix = shell.BUILD / "targets" / f"{target.name}-python"
-    sources = f"{ZLIB} {FFI} {CPYTHON} {STACK}\n"
+    sources = f"{MUSL} {ZLIB} {FFI} {CPYTHON} {STACK}\n"
     with shell.locked(f"{target.name}-python"):
         if shell.read(prefix / "made") != sources:
             shell.anew(prefix)
-            for folder in ("bin", "include"):
+            for folder in ("bin", "etc", "include"):
                 (prefix / folder).mkdir()
+            # Where its loader looks, which is in lib beside this folder.
+            (prefix / "etc" / f"ld-musl-{target.cpu}.path").write_text(f"{prefix}/lib\n")
             # What tests compile, this interpreter loads.
             for name in ("cc", "gcc"):
-                (prefix / "bin" / name).write_text(COMPILER.format(triple=target.triple))
+                text = COMPILER.format(triple=target.triple, prefix=prefix)
+                (prefix / "bin" / name).write_text(text)
                 (prefix / "bin" / name).chmod(0o755)
             for name in KERNEL:
                 places = (
@@ -97,6 +101,8 @@ def ensure(target: Target) -> Python:
                 if found is None:
                     shell.die(f"no headers of the kernel here: {name} (Debian's linux-libc-dev)")
                 (prefix / "include" / name).symlink_to(found)
+            own = (f"--syslibdir={prefix}/lib", "CC=gcc", "CFLAGS=-O2", "LDFLAGS=")
+            compile_source(MUSL, prefix, *own)
             compile_source(ZLIB, prefix)
             ffi = ("--disable-docs", "--disable-multi-os-directory", "--disable-exec-static-tramp")
             compile_source(FFI, prefix, *ffi, "--without-gcc-arch")
