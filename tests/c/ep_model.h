@@ -56,7 +56,14 @@ ep_model_setup(void)
 #endif
 #endif
 
-/* An amount of work, less of it where every access is checked; all of it with `./dev test --long`. */
+/* Whether every access is checked, and it is not `./dev test --long`. */
+static inline bool
+ep_model_is_short(void)
+{
+    return EP_MODEL_SANITIZED && getenv("EVENTPROF_TEST_LONG") == NULL;
+}
+
+/* An amount of work, less of it where every access is checked. */
 static inline size_t
 ep_model_work(size_t amount)
 {
@@ -64,8 +71,14 @@ ep_model_work(size_t amount)
     if (preload != NULL && strstr(preload, "vgpreload") != NULL) {
         return amount / 20 + 1;
     }
-    bool is_short = EP_MODEL_SANITIZED && getenv("EVENTPROF_TEST_LONG") == NULL;
-    return is_short ? amount / 5 + 1 : amount;
+    return ep_model_is_short() ? amount / 5 + 1 : amount;
+}
+
+/* From one of many cases to the next: to the nth where every access is checked. */
+static inline size_t
+ep_model_stride(size_t nth)
+{
+    return ep_model_is_short() ? nth : 1;
 }
 
 /* ---- Random numbers: splitmix64, the same on every machine ----------------------------------- */
