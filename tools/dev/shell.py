@@ -19,8 +19,18 @@ BUILD = ROOT / "build"
 #: The directory that ./dev was started in.
 HERE = Path.cwd()
 
-#: Variables that would change what an interpreter of ours imports.
-FOREIGN = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONSAFEPATH", "VIRTUAL_ENV")
+#: Variables that would change what an interpreter of ours imports, or how long that takes: pip makes
+#: no bytecode ahead (environments.PIP), and without any, each of the thousand processes that tests
+#: start would compile NumPy again, and pandas for two seconds.
+FOREIGN = (
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONSAFEPATH",
+    "VIRTUAL_ENV",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPYCACHEPREFIX",
+)
 PIP = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
 #: The core is the same for each Python: with ccache, which meson finds, it is compiled once. Only
 #: debug information has the folder of a build.
