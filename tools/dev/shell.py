@@ -19,9 +19,9 @@ BUILD = ROOT / "build"
 #: The directory that ./dev was started in.
 HERE = Path.cwd()
 
-#: Variables that would change what an interpreter of ours imports, or how long that takes: pip makes
-#: no bytecode ahead (environments.PIP), and without any, each of the thousand processes that tests
-#: start would compile NumPy again, and pandas for two seconds.
+#: Variables that would change what an interpreter of ours imports, or how long that takes: pip
+#: makes no bytecode ahead (environments.PIP), and without any, each of the thousand processes that
+#: tests start would compile NumPy again, and pandas for two seconds.
 FOREIGN = (
     "PYTHONHOME",
     "PYTHONPATH",
