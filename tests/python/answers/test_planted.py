@@ -9,6 +9,7 @@ from pathlib import Path
 
 import children
 import pytest
+from amounts import amount
 
 jinja2 = pytest.importorskip("jinja2")
 
@@ -160,7 +161,7 @@ def run(pytester, folder, *arguments):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", [*PLANTED][:: amount(2, 1)])
 def test_a_planted_regression_is_named_by_function_and_line(name, pytester, counted):
     if sys.version_info < (3, 12) and name in UNSEEN_ON_3_11:
         pytest.skip("3.11 reports no calls of types")

@@ -10,6 +10,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import tree_reference
+from amounts import amount
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replay import Replay
@@ -207,7 +208,9 @@ def test_sums_by_function_equal_the_table_of_functions(programs):
 
 
 @pytest.mark.thorough
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=amount(5, 15), deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(PROGRAMS)
 def test_sums_by_function_equal_the_columns_where_the_ring_lost_its_head(program):
     with eventprof.record(buffer="1 MiB") as rec:

@@ -19,7 +19,7 @@ from eventprof import demo
 
 def run(folder, *arguments, start=("-m", "eventprof.demo"), path=sys.path):
     return children.run(
-        sys.executable, "-X", f"pycache_prefix={folder}", *start, *arguments,
+        sys.executable, "-B", *start, *arguments,
         status=None, cwd=folder,
         environment={"PYTHONIOENCODING": "utf-8", "PYTHONPATH": ":".join(filter(None, path))},
     )  # fmt: skip

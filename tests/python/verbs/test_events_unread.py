@@ -4,6 +4,7 @@ import threading
 
 import children
 import pytest
+from amounts import pairs
 
 import eventprof
 from eventprof.cli.verbs import events
@@ -62,13 +63,13 @@ def recordings(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["log", "packed", "archive"])
 @pytest.mark.parametrize(
-    "form", [[], ["--csv"], ["--json"]], ids=lambda form: "".join(form) or "text"
+    ("form", "kind"), pairs(["--text", "--csv", "--json"], ["log", "packed", "archive"])
 )
 def test_what_is_printed_is_the_same_as_where_all_is_read_first(
     recordings, kind, form, monkeypatch
 ):
+    form = [] if form == "--text" else [form]
     path = recordings / f"{kind}.epr"
     times = eventprof.open(path).events["time"]
     early, later = int(times[len(times) // 50]), int(times[len(times) // 25])
