@@ -27,7 +27,7 @@ STATIC = ("-Dzlib=disabled", "-Dc_link_args=-static")
 FUZZ = (
     "-Dpython=false",
     "-Dtests=disabled",
-    "-Dfuzzers=replay",
+    "-Dfuzzing=replay",
     "-Dchecks=true",
     "-Dzstd=enabled",
     "-Dc_args=-fsanitize=undefined -fsanitize-trap=undefined -Wno-thread-safety-analysis",
