@@ -53,16 +53,13 @@ CHOSEN = {
     "aarch64": Chosen(
         tags=("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"),
         files=(
-            *("threads", "recording/test_record.py", "recording/test_marks.py"),
-            *("hooks/test_oracles_calls.py", "hooks/test_replay.py", "hooks/test_gc.py"),
-            *("memory/test_oracles_memory.py", "memory/test_numpy.py", "memory/test_native.py"),
-            *("answers/test_verify.py", "answers/test_rebuilt.py", "answers/test_sums.py"),
-            *("archive/test_archive.py", "archive/test_format_examples.py"),
-            *("log_file/test_log_file.py", "log_file/test_log_file_killed.py"),
-            *("processes/test_bare_fork.py", "processes/test_processes.py"),
+            *(f"threads/test_{name}.py" for name in ("waits", "threads", "tasks", "greenlets")),
+            *("recording/test_record.py", "answers/test_verify.py", "log_file/test_log_file.py"),
+            *("hooks/test_oracles_calls.py", "memory/test_oracles_memory.py"),
+            *("memory/test_native.py", "archive/test_format_examples.py"),
         ),
-        others="qemu-user takes about 20 times as long as the processor",
-        options=("-m", "not slow and not thorough"),
+        others="qemu-user takes 20 times as long as the processor; of many cases, a fourth runs",
+        options=("-m", "not slow and not thorough", "--share=0/4"),
     ),
 }
 
