@@ -692,6 +692,9 @@ print("through")
 """
 
 
+# A build without a GIL crashes at the next collection when so many greenlets were left, also without a recorder
+# (greenlet 3.5.6 on 3.13.15t).
+@pytest.mark.skipif(not raw.HAS_GIL, reason="greenlet crashes by itself on a build without a GIL")
 @pytest.mark.parametrize("before", [True, False])
 def test_a_free_while_greenlets_change_the_stack(before):
     """It comes when the thread's state leads to a frame by way of the stack that has just been overwritten."""
