@@ -49,9 +49,10 @@ class Part:
         return {"part": self.name, "bytes": self.bytes, "covers": self.covers}
 
 
-def _own_lines(
+def of_lines(
     tree: Tree, lines: dict[str, Any], values: Any, whole: int, count: int
 ) -> list[OwnLine]:
+    """Return the own lines with the largest values, of `whole`; at most `count`."""
     rows = [
         row for row in np.argsort(-values, kind="stable").tolist() if lines["function"][row] >= 0
     ]
@@ -69,17 +70,31 @@ def _own_lines(
     return found
 
 
+def working_time(lines: dict[str, Any]) -> Any:
+    """Return the ns that each of `own_lines` took without waiting, with libraries' for it."""
+    return np.maximum(lines["self"] - lines["waited"] - lines["blocked"], 0)
+
+
+def whole_of(tree: Tree, time: Any) -> int:
+    """Return what shares of `working_time` are of.
+
+    Where other programs have the processors, lines of short calls have more than there was in all:
+    for how long each of these calls had no processor is not known, only their sum.
+    """
+    return max(tree.working, int(time.sum()))
+
+
 def slow_lines(trace: Trace, tree: Tree) -> list[OwnLine]:
     """Find the own lines that took the most time, with the time that libraries spent for them."""
     lines = own_lines(tree, trace._own_patterns)
-    time = np.maximum(lines["self"] - lines["waited"] - lines["blocked"], 0)
-    return _own_lines(tree, lines, time, tree.working, _SLOW_LINES)
+    time = working_time(lines)
+    return of_lines(tree, lines, time, whole_of(tree, time), _SLOW_LINES)
 
 
 def peak_lines(trace: Trace, tree: Tree) -> list[OwnLine]:
     """Find the own lines that hold the most bytes at the peak."""
     lines = own_lines(tree, trace._own_patterns)
-    return _own_lines(tree, lines, lines["at_peak"], int(tree.facts["peak"]), _PEAK_LINES)
+    return of_lines(tree, lines, lines["at_peak"], int(tree.facts["peak"]), _PEAK_LINES)
 
 
 def memory_parts(trace: Trace, tree: Tree) -> list[Part]:

@@ -57,6 +57,8 @@
 #define EP_UNWIND_PASSES_NONE (PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000)
 /* The memory of a freed bound method is used for the next bound method (bound.h). */
 #define EP_BOUND_IS_REUSED (PY_VERSION_HEX < 0x030E0000 && !EP_GIL_DISABLED)
+/* Threads wait for mutexes of the interpreter's own kind in one place (Python/parking_lot.c). */
+#define EP_HAS_PARKING_LOT (PY_VERSION_HEX >= 0x030D0000)
 /* The interpreter binds builtins for trace hooks, too, although it passes them to profile hooks only. */
 #define EP_TRACING_BINDS_BUILTINS (PY_VERSION_HEX < 0x030C0000)
 

@@ -232,7 +232,7 @@ lock_of(const void *semaphore)
         lock.word = EP_WAIT_OBJECT_WORD(EP_WAIT_OBJECT_LOCK, (uintptr_t)semaphore >> 3);
         return lock;
     }
-#if PY_VERSION_HEX >= 0x030D0000
+#if EP_HAS_PARKING_LOT
     const uintptr_t *words = semaphore;
     uintptr_t of_mutex = words[-2], address = words[-1];
     bool is_mutex = address != 0 && is_on_stack(of_mutex);

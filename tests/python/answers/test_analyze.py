@@ -19,6 +19,7 @@ from json_schema import conform
 import eventprof
 from eventprof import _core
 from eventprof.answers import findings
+from eventprof.answers.spots import find_spots, spot_lines
 from eventprof.cli import main
 from eventprof.importing._build import BEGINS, C_CALL, CALL, Builder
 
@@ -336,6 +337,68 @@ def test_text_has_claim_line_advice_and_command(recording, capsys):
     assert re.search(r"^1\. ", printed, re.MULTILINE)
     assert "faulty.py:" in printed
     assert f"more: eventprof tree {recording}" in printed
+
+
+def test_where_it_goes_is_there_where_no_rule_finds_anything(tmp_path, capsys):
+    kept = []
+
+    def load(count):
+        return sum(range(count // 10)), bytes(count)
+
+    def keep():
+        kept.append(load(2_000_000))
+        for _ in range(3):
+            kept.append(load(10))
+
+    path = tmp_path / "clean.epr"
+    record(keep).save(path)
+    trace = eventprof.open(path)
+    assert not trace.analyze()
+
+    time, peak = (
+        [spot for spot in find_spots(trace) if spot.sort == sort] for sort in ("time", "peak")
+    )
+    own = [(name.rpartition(".")[2], line) for name, line in zip(*own_columns(trace), strict=True)]
+    assert {(spot.line.name.rpartition(".")[2], spot.line.line or -1) for spot in time} <= set(own)
+    assert sum(spot.line.share for spot in time) <= 1.0001
+    assert peak[0].line.name.endswith("load")
+    assert peak[0].line.value > 0.9 * trace._tree.facts["peak"]
+    of_load = next(spot for spot in time if spot.line.name.endswith("load"))
+    assert (of_load.line.line, of_load.calls) == (None, 4)
+
+    assert main(["analyze", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["no rule found anything", "where the time goes, by own line"]
+    assert "where the peak goes, by own line" in lines
+    assert any("load itself, without its calls, 4 calls, " in line for line in lines)
+    assert main(["analyze", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    conform(document)
+    assert document["rows"] == []
+    assert document["where"] == [spot.as_dict() for spot in find_spots(trace)]
+
+
+def own_columns(trace):
+    table = trace.own
+    return list(table["name"]), [line or -1 for line in table["line"].filled(0).tolist()]
+
+
+def test_a_line_says_what_it_called(tmp_path):
+    def each(n):
+        return sorted(range(n))
+
+    def job():
+        for n in range(50):
+            each(n * 100)
+
+    trace = record(job)
+
+    spots = [spot for spot in find_spots(trace) if spot.sort == "time"]
+    (of_sorted,) = [spot for spot in spots if [part.name for part in spot.called][:1] == ["sorted"]]
+    assert of_sorted.calls >= 50
+    assert of_sorted.called[0].calls == 50
+    lines = list(spot_lines(spots))
+    assert any(line.strip().startswith("through sorted ") for line in lines)
 
 
 def test_json_follows_its_schema(recording, capsys):

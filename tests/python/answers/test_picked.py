@@ -86,7 +86,9 @@ def blocked_of(parent, duration, blocks):
 @pytest.mark.parametrize("without", [0, NOT_WHOLE, NOT_WHOLE | RECURSIVE])
 def test_picked_calls_are_those_of_the_table(trace, without):
     functions = trace._tree.functions
-    chosen = np.array([row[0] in ("fall", "steps", "work") or row[4] == "builtin" for row in functions])
+    chosen = np.array(
+        [row[0] in ("fall", "steps", "work") or row[4] == "builtin" for row in functions]
+    )
     blocking = np.array([row[0] in ("str", "hold") for row in functions])
 
     calls, sums, quarters = trace._core.picked(

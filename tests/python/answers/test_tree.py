@@ -208,9 +208,7 @@ def test_sums_by_function_equal_the_table_of_functions(programs):
 
 
 @pytest.mark.thorough
-@settings(
-    max_examples=amount(5, 15), deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=amount(5, 15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(PROGRAMS)
 def test_sums_by_function_equal_the_columns_where_the_ring_lost_its_head(program):
     with eventprof.record(buffer="1 MiB") as rec:

@@ -1,12 +1,14 @@
-"""Name what is likely wrong with a program: each finding with its numbers, its lines and a command.
+"""Name what is likely wrong with a program, and where its time and memory go.
 
-The rules look at counts, bytes and shares of the whole, with wide margins, so that a busy machine
-does not cause a finding. If no rule finds anything, the verb says so.
+First the findings: each has its numbers, its lines and a command. The rules look at counts, bytes
+and shares of the whole, with wide margins, so that a busy machine does not cause a finding. Then,
+in any case, the own lines that much time or much of the peak goes to, with what they called.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 
 from .. import rows
 from ..answer import add_budget, add_json, characters, document
@@ -33,23 +35,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings."""
     from ...answers import findings
+    from ...answers.spots import find_spots, spot_lines
     from ...show.tree import headline
 
     trace = load(arguments.file, fold=True)
     found = findings.find(trace, arguments.own)
+    spots = find_spots(trace, arguments.own)
+    room = characters(arguments.budget)
     if arguments.json:
         answer = [findings.as_dict(finding, arguments.file) for finding in found]
-        print(document("analyze", trace, answer, budget=arguments.budget, file=arguments.file))
+        where = [spot.as_dict() for spot in spots]
+        if room is not None and len(json.dumps(where)) > room // 2:
+            where = []
+        print(document("analyze", trace, answer, budget=arguments.budget, file=arguments.file,
+                       where=where))  # fmt: skip
         return 0
     head = headline(trace, trace._tree)
     print(head)
-    if not found:
-        print("nothing found")
-        return 0
-    lines = [rows.printable(line) for line in findings.text_lines(found, arguments.file)]
-    room = characters(arguments.budget)
     if room is not None:
         room -= len(head) + 1
-    for line in findings.within(lines, room, len(found)):
+    lines = [rows.printable(line) for line in findings.text_lines(found, arguments.file)]
+    shown = findings.within(lines, room, len(found)) if found else ["no rule found anything"]
+    goes = [rows.printable(line) for line in spot_lines(spots)]
+    left = None if room is None else room - sum(len(line) + 1 for line in shown)
+    if left is not None and sum(len(line) + 1 for line in goes) > left:
+        goes = []
+    for line in (*shown, *goes):
         print(line)
     return 0

@@ -32,7 +32,7 @@ FIELDS = {
         "handle", *(column.name for column in described("functions")),
     )),
     "waits": ("a row for each place where threads, or with --tasks asyncio's tasks, waited", (
-        "kind", "name", "file", "line", "through", "total", "longest", "times", "at_once",
+        "kind", "name", "file", "line", "type", "through", "total", "longest", "times", "at_once",
         "threads", "wakers", "meanwhile",
     )),
     "requests": ("a row a request, the slowest first; with --request a row a function", (
