@@ -613,8 +613,13 @@ ep_archive_begin(int fd, const ep_recording *recording, const ep_decoded *head, 
                  ep_archive_writer **out, ep_error *error)
 {
     static ep_status (*const steps[])(writer *) = {
-        write_header, write_recording, write_kinds,     write_metadata,
-        number_ids,   write_all_items, begin_events,
+        write_header,
+        write_recording,
+        write_kinds,
+        write_metadata,
+        number_ids,
+        write_all_items,
+        begin_events,
     };
     writer *w = ep_calloc(1, sizeof *w);
     if (w == NULL) {

@@ -167,16 +167,16 @@ pop(ep_picked *p, picked_thread *t, int64_t time_ns, uint8_t flags)
         return EP_OK;
     }
     return pick(p, &(ep_picked_call){
-        .call = call->call,
-        .inside = call->inside + 1,
-        .start_ns = call->start_ns,
-        .duration_ns = duration_ns,
-        .blocked_ns = blocked_ns,
-        .thread = (int32_t)(t - p->threads),
-        .function = call->function,
-        .caller = call->caller,
-        .flags = flags,
-    });
+                       .call = call->call,
+                       .inside = call->inside + 1,
+                       .start_ns = call->start_ns,
+                       .duration_ns = duration_ns,
+                       .blocked_ns = blocked_ns,
+                       .thread = (int32_t)(t - p->threads),
+                       .function = call->function,
+                       .caller = call->caller,
+                       .flags = flags,
+                   });
 }
 
 static EP_CHECKED ep_status

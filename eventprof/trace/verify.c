@@ -253,7 +253,8 @@ report_suspect(block_verifier *blocks, const address_slot *slot, bool excused)
 {
     ep_trace_fault_sort sort = slot->state == STATE_LIVE_SUSPECT ? EP_TRACE_FAULT_ADDRESS_LIVES
                                                                  : EP_TRACE_FAULT_FREED_TWICE;
-    ep_trace_fault fault = fault_of(sort, slot->last.row, slot->last.thread, slot->last.time_ns, slot->kind);
+    const seen_event *last = &slot->last;
+    ep_trace_fault fault = fault_of(sort, last->row, last->thread, last->time_ns, slot->kind);
     fault.address = slot->address;
     fault.other_row = slot->other;
     excused = excused || may_be_lost(blocks, slot) ||

@@ -48,8 +48,8 @@ typedef struct ep_verify_input {
     size_t thread_count;
     ep_kind_set kinds;            /* that were asked for */
     int64_t duration_ns;
-    int64_t lost_until_ns;        /* an allocator event up to here may be lost; -1: none is, or only later ones,
-                                   * because recording ended early */
+    int64_t lost_until_ns;        /* an allocator event up to here may be lost; -1: none is, or only later
+                                   * ones, because recording ended early */
     bool filtered;                /* calls were left out by name, depth or duration */
     bool one_thread;              /* only one thread was recorded: frees and allocations of others are
                                    * missing */
@@ -69,8 +69,8 @@ typedef struct ep_verification {
  * -1: none are missing. */
 int64_t ep_lost_until_ns(const ep_trace_thread *threads, size_t count);
 
-/* Replays events, batch by batch. The time is linear in the events. Memory is needed for open calls, and for
- * each of up to two million addresses: 32 bytes, in a hash table of twice the size. Beyond that only
+/* Replays events, batch by batch. The time is linear in the events. Memory is needed for open calls, and
+ * for each of up to two million addresses: 32 bytes, in a hash table of twice the size. Beyond that only
  * addresses of living blocks are kept, and a second free of a block is not noticed. */
 typedef struct ep_verifier ep_verifier;
 

@@ -136,7 +136,7 @@ def frames_by_row(case: Case) -> Iterator[Finding]:
         )
 
 
-# ---- Single calls, which a second pass over the events finds ---------------------------------------
+# ---- Single calls, which a second pass over the events finds -------------------------------------
 
 #: Flags of calls that are not whole: open at the start or at the end, or their end was not seen.
 _NOT_WHOLE = 1 | 2 | 16

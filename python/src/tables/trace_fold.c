@@ -294,16 +294,16 @@ ep_py_trace_picked(PyObject *object, PyObject *args)
     PyObject *result = NULL;
     ep_picked picked;
     ep_picked_open(&picked, &(ep_picked_choice){
-        .function_count = (size_t)functions.len,
-        .functions = functions.buf,
-        .without = without,
-        .kept_ns = kept_ns,
-        .blocking = blocking.buf,
-        .with_blocks = own.buf != NULL,
-        .own = own.buf,
-        .function = function,
-        .line = line,
-    });
+                                .function_count = (size_t)functions.len,
+                                .functions = functions.buf,
+                                .without = without,
+                                .kept_ns = kept_ns,
+                                .blocking = blocking.buf,
+                                .with_blocks = own.buf != NULL,
+                                .own = own.buf,
+                                .function = function,
+                                .line = line,
+                            });
     if (blocking.len != functions.len || (own.buf != NULL && own.len != functions.len)) {
         PyErr_SetString(PyExc_ValueError, "masks of as many functions are needed");
     } else if (run_fold(self, &picked.fold, !self->trace.no_lock, "looking at single calls") == 0) {
