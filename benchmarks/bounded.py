@@ -59,10 +59,11 @@ VERBS = {
 }  # fmt: skip
 
 
-#: Verbs that read a recording once. All others make columns of it in files.
-ONE_PASS = {
-    *("report", "tree", "stats", "info --json", "diff", "events --limit 50", "events --from"),
-    *("events --last 50", "flamegraph", "heatmap", "dataset --partials"),
+#: Verbs that read a recording in passes. All others make columns of it in files.
+IN_PASSES = {
+    *("report", "tree", "stats", "analyze", "verify", "info --json", "diff", "save"),
+    *("events --limit 50", "events --from", "events --last 50"),
+    *("flamegraph", "heatmap", "dataset --partials"),
     *(f"export to {word}" for word in ("collapsed", "callgrind", "pprof", "pstats")),
 }
 #: Bytes an event of columns and of what is written, at most: measured at 10^8.
@@ -195,7 +196,7 @@ def main() -> int:
                 if not limit and str(events) in known.get(name, ()):
                     continue
                 free = shutil.disk_usage(options.folder).free
-                if name not in ONE_PASS and free < DISK_BYTES * events:
+                if name not in IN_PASSES and free < DISK_BYTES * events:
                     print(f"{kind} {events:,} {name}: left out, the disk has {free >> 30} GiB")
                     continue
                 cost = run(VERBS[name], file, limit)
