@@ -49,6 +49,12 @@ CHOSEN = {
         ),
         others="they ask nothing of the C library, or need packages that have no wheel for musl",
         without=("gevent", "viztracer"),
+        lacks={
+            "the interpreter has no SQLite": (
+                *("hooks/test_filters.py", "other_tools/test_neighbours.py"),
+                "answers/test_analyze.py",
+            ),
+        },
     ),
     "aarch64": Chosen(
         tags=("manylinux_2_28_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64"),
