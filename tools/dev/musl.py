@@ -87,11 +87,10 @@ def ensure(target: Target) -> Python:
                 (prefix / folder).mkdir()
             # Where its loader looks, which is in lib beside this folder.
             (prefix / "etc" / f"ld-musl-{target.cpu}.path").write_text(f"{prefix}/lib\n")
-            # What tests compile, this interpreter loads.
-            for name in ("cc", "gcc"):
-                text = COMPILER.format(triple=target.triple, prefix=prefix)
-                (prefix / "bin" / name).write_text(text)
-                (prefix / "bin" / name).chmod(0o755)
+            # What tests compile, this interpreter loads. Not as gcc, which musl-gcc starts.
+            text = COMPILER.format(triple=target.triple, prefix=prefix)
+            (prefix / "bin" / "cc").write_text(text)
+            (prefix / "bin" / "cc").chmod(0o755)
             for name in KERNEL:
                 places = (
                     Path("/usr/include"),
@@ -106,7 +105,8 @@ def ensure(target: Target) -> Python:
             compile_source(ZLIB, prefix)
             ffi = ("--disable-docs", "--disable-multi-os-directory", "--disable-exec-static-tramp")
             compile_source(FFI, prefix, *ffi, "--without-gcc-arch")
-            compile_source(CPYTHON, prefix, "-q", "--disable-test-modules", f"CPPFLAGS={STACK}")
+            python = ("-q", "--disable-test-modules", "--without-ensurepip", f"CPPFLAGS={STACK}")
+            compile_source(CPYTHON, prefix, *python)
             (prefix / "bin" / "python").symlink_to("python3")
             (prefix / "made").write_text(sources, encoding="utf-8")
     runner = ("env", f"PATH={prefix}/bin:{os.environ['PATH']}")
