@@ -43,6 +43,18 @@ typedef struct ep_py_swaps {
     const void *interpreter;     /* an address of its object */
 } ep_py_swaps;
 
+/* What a replacement has to call. Acquire; pairs with the release in ep_py_swaps_put(). That a slot leads to
+ * the replacement orders nothing on aarch64: a processor may have read `below` ahead, when it was NULL. */
+static inline void *
+ep_py_swap_below(const ep_py_swap *swap)
+{
+    void *below;
+    do {
+        below = atomic_load_explicit(&swap->below, memory_order_acquire);
+    } while (below == NULL);
+    return below;
+}
+
 /* Changes the slots of all loaded objects but the C library, the loader and this extension; those that lead
  * to the replacement already stay. Once more after an object was loaded. One thread at a time. Returns: how
  * many slots lead to replacements now; 0 where tables cannot be changed. */

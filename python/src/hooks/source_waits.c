@@ -658,9 +658,7 @@ static ep_py_swap swaps_by_name[SWAP_COUNT];
 static ep_py_swaps swaps = {.all = swaps_by_name,
                             .count = EP_GIL_DISABLED ? SWAP_COUNT : AT_sched_yield};
 
-/* Acquire: pairs with ep_py_swaps_put(). */
-#define BELOW(name) \
-    ((__typeof__(&name))atomic_load_explicit(&swaps_by_name[AT_##name].below, memory_order_acquire))
+#define BELOW(name) ((__typeof__(&name))ep_py_swap_below(&swaps_by_name[AT_##name]))
 
 #define REPLACE_CALL(name, type, what, usual, object, parameters, arguments) \
     static type replaced_##name parameters                                   \
