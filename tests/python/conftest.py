@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import signal
 import sys
+import sysconfig
 import threading
 import tomllib
 from collections import Counter
@@ -21,7 +22,11 @@ FOLDERS = tomllib.loads((HERE / "folders.toml").read_text(encoding="utf-8"))
 sys.path += [str(HERE / folder) for folders in FOLDERS.values() for folder in folders]
 
 # Interpreters for which not all optional packages have wheels; ./dev test says which it left out.
-LACKS_WHEELS = not raw.HAS_GIL or sys.version_info >= (3, 14)
+LACKS_WHEELS = (
+    not raw.HAS_GIL
+    or sys.version_info >= (3, 14)
+    or "musl" in (sysconfig.get_config_var("SOABI") or "")
+)
 
 #: A test with so many cases is shared out by --share.
 MANY_CASES = 6

@@ -8,6 +8,7 @@ import time
 import children
 import numpy as np
 import pytest
+from preloading import HAS_LIBRARY
 
 import eventprof
 from eventprof.answers.first import memory_parts
@@ -83,6 +84,7 @@ def test_no_memory_no_claim():
 
 
 @pytest.mark.thorough
+@pytest.mark.skipif(not HAS_LIBRARY, reason="needs Linux with glibc")
 @pytest.mark.parametrize("accessible", [True, False])
 def test_reserved_addresses_of_a_library_are_not_a_peak(tmp_path, accessible):
     """A gigabyte that is mapped as pyarrow's allocator maps it is no event; accessible, it is named."""

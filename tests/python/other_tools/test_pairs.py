@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import raw
 import read_log
-from preloading import SANITIZED, WITH_HELPERS
+from preloading import HAS_LIBRARY, SANITIZED, WITH_HELPERS
 
 import eventprof
 from eventprof.recording import native
@@ -25,7 +25,7 @@ SIZE = 99_991
 @pytest.mark.thorough
 def test_every_two_sets_of_events():
     """In a process of its own: of all pairs, with C libraries where they can be recorded."""
-    with_native = sys.platform == "linux" and not SANITIZED
+    with_native = HAS_LIBRARY and not SANITIZED
     more = {"LD_PRELOAD": native.library()} if with_native else {}
     found = children.run(
         sys.executable, CHILD, *(["native"] if with_native else []), **WITH_HELPERS, **more
