@@ -42,10 +42,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_runtest_call(item):
     try:
         return (yield)
-    except ImportError as error:
-        for name in ("duckdb", "polars", "pyarrow", "zstandard"):
-            if LACKS_WHEELS and name in str(error) and importlib.util.find_spec(name) is None:
-                pytest.skip(f"no {name} for this interpreter")
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if LACKS_WHEELS and package and importlib.util.find_spec(package) is None:
+            pytest.skip(f"no {package} for this interpreter")
         raise
 
 

@@ -63,7 +63,10 @@ def folders_for_every() -> list[Path]:
 
 
 def texts_of(files: Iterable[Path], tests: Path) -> str:
-    """Return the text of test files, and of the modules in folders of `tests` that they import."""
+    """Return the text of test files, and of the modules in folders of `tests` that they import.
+
+    Without that of the conftest.py for all: it names packages that tests leave something of behind.
+    """
     known: dict[Path, str] = {}
     modules = {path.stem: path for path in tests.glob("*/*.py") if path.stem != "conftest"}
     waiting = [tests / "conftest.py"]
@@ -75,6 +78,7 @@ def texts_of(files: Iterable[Path], tests: Path) -> str:
             known[path] = shell.read(path)
             names = re.findall(r"^\s*(?:import|from) (\w+)", known[path], re.MULTILINE)
             waiting += [modules[name] for name in names if name in modules]
+    known.pop(tests / "conftest.py")
     return "\n".join(known.values())
 
 

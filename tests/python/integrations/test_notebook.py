@@ -5,6 +5,7 @@ from __future__ import annotations
 import children
 import numpy
 import pytest
+from running import RUN, environment
 
 import eventprof
 
@@ -111,6 +112,29 @@ def test_without_ipython_the_error_names_the_extra():
     )
 
     assert "pip install 'eventprof[notebook]'" in done.stderr
+
+
+@pytest.mark.thorough
+def test_a_kernel_that_is_recorded_whole_answers(tmp_path):
+    client = pytest.importorskip("jupyter_client")
+    manager = client.KernelManager()
+    manager._kernel_spec = client.kernelspec.KernelSpec(
+        argv=[*RUN, "-m", "ipykernel_launcher", "-f", "{connection_file}"], language="python"
+    )
+    manager.start_kernel(cwd=tmp_path, env=environment())
+    kernel = manager.client()
+    try:
+        kernel.start_channels()
+        kernel.wait_for_ready(timeout=900)
+        assert (
+            kernel.execute_interactive("assert __name__ == '__main__'", timeout=900)["content"][
+                "status"
+            ]
+            == "ok"
+        )
+    finally:
+        kernel.stop_channels()
+        manager.shutdown_kernel(now=True)
 
 
 # ---- The figures, in an IPython of this process ---------------------------------------------------

@@ -369,4 +369,4 @@ def test_classes_that_die_leave_nothing_behind(backend):
     blocks = rec.trace.allocations
 
     kept = blocks[np.ma.getmaskarray(blocks["end"])]
-    assert len(kept) < 25, kept.to_pandas()
+    assert len(kept) < 25, str(kept)

@@ -87,7 +87,7 @@ def test_no_memory_no_claim():
 @pytest.mark.skipif(not HAS_LIBRARY, reason="needs Linux with glibc")
 @pytest.mark.parametrize("accessible", [True, False])
 def test_reserved_addresses_of_a_library_are_not_a_peak(tmp_path, accessible):
-    """A gigabyte that is mapped as pyarrow's allocator maps it is no event; accessible, it is named."""
+    """A gigabyte that is mapped as Arrow's allocator maps it is no event; accessible, it is named."""
     script, path = tmp_path / "job.py", tmp_path / "job.epr"
     flags = "mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS"
     flags += "" if accessible else " | 0x4000"  # MAP_NORESERVE

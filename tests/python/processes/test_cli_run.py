@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import signal
 import socket
@@ -478,30 +477,6 @@ def test_flask(tmp_path):
     write({"main.py": FLASK}, tmp_path)
 
     same(*both(tmp_path, "main.py")[:2])
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(importlib.util.find_spec("ipykernel") is None, reason="no Jupyter kernel here")
-def test_a_jupyter_kernel_answers(tmp_path):
-    client = pytest.importorskip("jupyter_client")
-    manager = client.KernelManager()
-    manager._kernel_spec = client.kernelspec.KernelSpec(
-        argv=[*RUN, "-m", "ipykernel_launcher", "-f", "{connection_file}"], language="python"
-    )
-    manager.start_kernel(cwd=tmp_path, env=environment())
-    kernel = manager.client()
-    try:
-        kernel.start_channels()
-        kernel.wait_for_ready(timeout=900)
-        assert (
-            kernel.execute_interactive("assert __name__ == '__main__'", timeout=900)["content"][
-                "status"
-            ]
-            == "ok"
-        )
-    finally:
-        kernel.stop_channels()
-        manager.shutdown_kernel(now=True)
 
 
 def test_an_archive_is_run(tmp_path):

@@ -1,5 +1,6 @@
 """The folders of the core and of the extension may include only what lies below them (meson.build)."""
 
+import ast
 import json
 import os
 import pathlib
@@ -270,3 +271,14 @@ def test_no_test_module_imports_another():
         if re.match(r"\s*(from|import)\s+(\w+\.)*test_\w+\s*(import|$|,)", line)
     }
     assert imports == set()
+
+
+def test_import_brings_numpy_and_nothing_else_of_the_kind():
+    code = (
+        "import sys, eventprof; print([m for m in ('pandas', 'polars', 'pyarrow', 'rich', "
+        "'duckdb', 'numpy.ma', 'asyncio', 'threading') if m in sys.modules])"
+    )
+    done = children.program(code)
+    known = children.program(code.replace("eventprof", "numpy"))
+    # A numpy that does not bring threading itself is not what is tested.
+    assert set(ast.literal_eval(done.stdout)) <= set(ast.literal_eval(known.stdout))

@@ -662,14 +662,6 @@ def test_their_own_memory_and_calls_are_not_the_programs(backend):
     assert sum((with_spans - plain).values()) < ROUNDS
 
 
-def test_sql_knows_them():
-    pytest.importorskip("duckdb")
-    with eventprof.record() as rec:
-        everything()
-    query = "select count(*), sum(value) from counters, marks, spans, flows"
-    assert rec.trace.sql(query).fetchall() == [(1, 1.0)]
-
-
 def test_the_report_counts_them():
     with eventprof.record() as rec:
         everything()

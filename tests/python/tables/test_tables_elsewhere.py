@@ -137,6 +137,10 @@ def test_sql_has_every_table_by_its_name():
     with eventprof.record(lines=True, gc=True, threads="current") as rec:
         for n in range(7):
             leaf(n)
+        eventprof.mark("m")
+        with eventprof.span("s"):
+            eventprof.counter("c", 2.5)
+        eventprof.flow("f", 1, "begin")
     trace = rec.trace
     tables = sorted(
         name
@@ -153,6 +157,8 @@ def test_sql_has_every_table_by_its_name():
         assert rows == len(getattr(trace, name)), name
     query = "select hits from LINES where name = 'leaf'"
     assert trace.sql(query).fetchall() == [(7,)]
+    query = "select count(*), sum(value) from counters, marks, spans, flows"
+    assert trace.sql(query).fetchall() == [(1, 2.5)]
 
 
 def test_sql_makes_no_table_that_is_not_named(trace, monkeypatch):

@@ -20,7 +20,6 @@ def labels_of(path):
     return eventprof.open(path).metadata.get("labels")
 
 
-@pytest.mark.newest
 def test_labels_stand_in_metadata_tables_report_and_info(tmp_path, capsys):
     with eventprof.record(output=tmp_path / "a.epr", labels={"release": "A", "build": 7}):
         sorted([2, 1])
@@ -38,7 +37,6 @@ def test_labels_stand_in_metadata_tables_report_and_info(tmp_path, capsys):
     assert "release=A, build=7" in notes_of(trace)["facts"]
 
 
-@pytest.mark.newest
 def test_without_labels_nothing_is_said_of_them(tmp_path, capsys):
     with eventprof.record(output=tmp_path / "a.epr") as rec:
         pass
@@ -82,7 +80,6 @@ def test_the_environment_gives_labels(tmp_path):
     assert labels_of(tmp_path / "e.epr") == {"release": "B"}
 
 
-@pytest.mark.newest
 @pytest.mark.parametrize(
     ("labels", "error", "message"),
     [
@@ -97,7 +94,6 @@ def test_a_wrong_label_is_refused(labels, error, message):
         eventprof.record(labels=labels)
 
 
-@pytest.mark.newest
 def test_diff_compares_by_a_label(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, (release, calls) in enumerate((("A", 10), ("B", 20), ("A", 12), ("B", 21))):
@@ -122,7 +118,6 @@ def test_diff_compares_by_a_label(tmp_path, capsys, monkeypatch):
         assert message in capsys.readouterr().err
 
 
-@pytest.mark.newest
 def test_a_dataset_is_asked_by_label(tmp_path, capsys):
     pytest.importorskip("duckdb")
     pytest.importorskip("pyarrow")
@@ -151,7 +146,6 @@ def test_a_dataset_is_asked_by_label(tmp_path, capsys):
     assert cli.main(["dataset", made, "--label", "release=C"]) == 2
 
 
-@pytest.mark.newest
 def test_a_dataset_is_asked_by_labels_that_are_named_as_arguments_are(tmp_path, capsys):
     pytest.importorskip("duckdb")
     pytest.importorskip("pyarrow")
@@ -179,7 +173,6 @@ def test_a_dataset_is_asked_by_labels_that_are_named_as_arguments_are(tmp_path, 
         found.only(labels="A")
 
 
-@pytest.mark.newest
 def test_one_query_tells_what_got_slower_by_release_and_zone(tmp_path):
     pytest.importorskip("duckdb")
     pytest.importorskip("pyarrow")
