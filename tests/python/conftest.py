@@ -72,7 +72,8 @@ def pytest_addoption(parser):
         metavar="K/N",
         type=numbers_of,
         default=(0, 1),
-        help=f"of a test with {MANY_CASES} cases or more, every Nth alone, from the Kth on",
+        help=f"of a test with {MANY_CASES} cases or more, every Nth alone, from the Kth on; "
+        "of tests with fewer, every Nth alone with the backend that is not the interpreter's own",
     )
 
 
@@ -97,8 +98,11 @@ def pytest_collection_modifyitems(config, items):
     of_test = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
         name = item.nodeid.partition("[")[0]
+        if of_test[name] < MANY_CASES:
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            name = "profile" if params.get("backend") in raw.BACKENDS[1:] else ""
         cases[name] += 1
-        is_ours = of_test[name] < MANY_CASES or cases[name] % shares == share
+        is_ours = not name or cases[name] % shares == share
         is_today = LONG or item.get_closest_marker("long") is None
         (kept if is_ours and is_today else left_out).append(item)
     if left_out:
