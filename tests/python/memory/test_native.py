@@ -276,6 +276,7 @@ IN_USE = """
 """
 
 
+@pytest.mark.newest
 @pytest.mark.thorough
 @asks_the_c_library
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import threading
 import time
 
 import children
+import numpy as np
 import programs
 import pytest
 import raw
@@ -32,17 +33,19 @@ def leaf(n):
     return n
 
 
+def rows_of(table, names):
+    """Return the rows of a table with these names of functions, without their classes."""
+    whole = [name for name in table.categories("name") if name.rpartition(".")[2] in names]
+    return table[np.isin(table["name"], whole)]
+
+
 def named(trace, *names):
     """Return the calls of these functions, in order of their begins."""
-    return [row for row in trace.calls if (row.name or "").rpartition(".")[2] in names]
+    return list(rows_of(trace.calls, names))
 
 
 def pairs(trace, *names):
-    return [
-        (row.event, row.name.rpartition(".")[2])
-        for row in trace.events
-        if row.name and row.name.rpartition(".")[2] in names
-    ]
+    return [(row.event, row.name.rpartition(".")[2]) for row in rows_of(trace.events, names)]
 
 
 def lanes(trace):
@@ -604,10 +607,9 @@ def test_the_time_of_others_is_waiting(waits, backend):
                 each.switch()
 
     trace = rec.trace
+    works = named(trace, "work")
     for call in named(trace, "turns"):
-        inside = [
-            c for c in named(trace, "work") if c.thread == call.thread and c.start >= call.start
-        ]
+        inside = [each for each in works if each.thread == call.thread and each.start >= call.start]
         worked = sum(c.duration for c in inside[:3])
         assert call.waited >= 0.8 * (call.duration - worked), call
     worked = sum(call.duration - call.waited for call in named(trace, "turns"))
