@@ -9,6 +9,7 @@ import tracemalloc
 import exported
 import numpy as np
 import pytest
+from amounts import pairs
 from exporting import require
 
 import eventprof
@@ -268,8 +269,9 @@ def longer():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("word", ["csv", "chrome"])
-@pytest.mark.parametrize("what", ["functions", "between", "threads"])
+@pytest.mark.parametrize(
+    ("what", "word"), pairs(["functions", "between", "threads"], ["csv", "chrome"])
+)
 def test_filters_make_no_arrays_of_all_calls(longer, tmp_path, word, what):
     """Of what Python and NumPy allocate; columns of the core may lie in files."""
     peaks = []
