@@ -163,6 +163,7 @@ def test_processes_one_after_another_do_not_add_up_at_the_peak(tmp_path):
     assert eventprof.open(archive).peak().bytes == decoded.peak().bytes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(4))
 def test_the_peak_of_random_families_is_that_of_their_events(tmp_path, seed):
     """Recordings that overlap and end with blocks that nobody freed."""
@@ -331,6 +332,7 @@ def test_a_part_and_the_whole_are_asked_by_several_threads(folder):
 # ---- Verbs ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "words",
     [

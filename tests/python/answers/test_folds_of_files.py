@@ -26,6 +26,7 @@ def test_log(tmp_path, options):
     assert trace._facts["events"] > 1000
 
 
+@pytest.mark.thorough
 def test_archive(tmp_path):
     record(tmp_path / "run.epr")
     eventprof.open(tmp_path / "run.epr").save(tmp_path / "archive.epr")
@@ -46,6 +47,7 @@ def test_many_short_threads_that_share_chunks(tmp_path):
     assert_same_without_columns(path)
 
 
+@pytest.mark.thorough
 def test_log_of_a_killed_program(tmp_path):
     path = tmp_path / "killed.epr"
     program = WORK + (
@@ -121,6 +123,7 @@ def test_archive_that_is_damaged(tmp_path):
     assert passed._core.lost() == decoded._core.lost() > 0
 
 
+@pytest.mark.thorough
 def test_what_a_filter_drops_is_dropped(tmp_path):
     path = tmp_path / "run.epr"
     record(path, max_depth=2)

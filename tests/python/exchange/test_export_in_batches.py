@@ -102,6 +102,7 @@ def in_files():
     _core.columns_in_memory(before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("word", [word for word in ("chrome", "perfetto", "firefox", "speedscope",
                                                      "csv", "jsonl", "arrow") if word in FORMATS])  # fmt: skip
 def test_columns_in_files_give_the_same(long_file, tmp_path, in_files, word):

@@ -208,6 +208,7 @@ def writing_verbs():
             yield verb
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", list(writing_verbs()))
 def test_a_verb_keeps_what_exists(trace, folder, verb):
     for name in ("a.epr", "b.epr"):
@@ -476,6 +477,7 @@ def test_what_a_method_writes_is_for_its_owner(trace, folder, no_umask, name):
     assert modes(folder / path) == {(False, "0o600")}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", list(writing_verbs()))
 def test_what_a_verb_writes_is_for_its_owner(trace, folder, no_umask, verb):
     for name in ("a.epr", "b.epr"):

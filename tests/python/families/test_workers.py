@@ -55,6 +55,7 @@ def words(method):
     return {"fork": "Fork", "spawn": "Spawn", "forkserver": "ForkServer"}[method]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize("options", [(), ("--include", "nothing.at.all")], ids=["all", "filtered"])
 def test_processes_have_their_names(tmp_path, method, options):

@@ -136,6 +136,7 @@ ONE_THREAD = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_the_collector_does_not_look_at_what_a_running_generator_had(way):
     run(ONE_THREAD, way)
@@ -233,6 +234,7 @@ THROWN = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS)
 def test_generators_that_an_exception_is_thrown_through_stay_as_they_were_suspended(way):
     run(THROWN, way)

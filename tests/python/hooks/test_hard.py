@@ -489,6 +489,7 @@ def test_faulthandler_and_audit_hooks(backend):
     assert faulthandler.is_enabled() in (True, False)
 
 
+@pytest.mark.thorough
 def test_subinterpreters(backend):
     code = """
     try:

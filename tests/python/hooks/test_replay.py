@@ -121,6 +121,7 @@ def test_tables_of_a_ring_are_those_of_the_events_that_are_left():
     assert replay.differences(rec.trace).lines == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("table", "column"),
     [

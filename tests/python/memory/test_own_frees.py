@@ -108,6 +108,7 @@ def length_far_down():
     return scope["length"]
 
 
+@pytest.mark.thorough
 @alone  # frees of what earlier tests left, by the collector or by caches of the interpreter, would count
 def test_ints_of_offsets_do_not_replace_tables_of_code(backend):
     """3.12 and later: the interpreter's record of what is monitored in code that is not recorded, here our own, dies

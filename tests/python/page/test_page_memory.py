@@ -19,6 +19,7 @@ from eventprof.viewer import data as page_data
 from eventprof.viewer import planes, write
 
 
+@pytest.mark.thorough
 def test_bands_sum_to_the_total_to_the_byte(shown, trace):
     bands = shown.run("eventprofPage.data.head.bands.function")
     assert len(bands) == 12

@@ -508,6 +508,7 @@ def test_files_of_one_name_are_told_apart_and_the_chosen_one_is_warm(browser, li
     assert page.console == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("which", "message"), [("lined", "until the next line"), ("after", "record with --lines")]
 )

@@ -38,6 +38,7 @@ def steps_of(trace):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [3, 30])
 def test_tasks_have_lanes_with_their_steps(browser, tmp_path, count):
     with eventprof.record() as rec:

@@ -49,6 +49,7 @@ def waited_of_calls(trace):
     ]
 
 
+@pytest.mark.thorough
 def test_each_call_waited_as_long_as_others_had_the_lock(shown, trace, order):
     with_lock(trace)
     found = shown.run(

@@ -64,6 +64,7 @@ def run(tmp_path, *arguments):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("output", ["memory", "x.epr"])
 @pytest.mark.parametrize("end", ["_exit", "exit", "fork"])
 @pytest.mark.parametrize("lock", ["held", "released"])

@@ -30,6 +30,7 @@ print("worked")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", ["run", "environment", "environment and run", "run and run"])
 def test_a_program_that_records_itself_works(by, tmp_path):
     """Each recording has its file, and the program ends as without."""
@@ -472,6 +473,7 @@ def test_a_program_does_what_it_does_without(name, tmp_path):
     assert len(lines) == case.line
 
 
+@pytest.mark.thorough
 def test_flask(tmp_path):
     pytest.importorskip("flask")
     write({"main.py": FLASK}, tmp_path)

@@ -502,6 +502,7 @@ def test_the_verb_lists_the_slowest_first(recording, capsys):
     assert lines[-1] == "and 2 more; --limit 0 shows all"
 
 
+@pytest.mark.thorough
 def test_the_verb_answers_programs(recording, capsys):
     assert cli.main(["requests", recording, "--json", "--limit", "0"]) == 0
     text = capsys.readouterr().out

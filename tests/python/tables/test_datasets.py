@@ -555,6 +555,7 @@ def compacted(made, tmp_path_factory):
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ENGINES)
 def test_one_file_of_many_answers_the_same(engine, made, compacted):
     assert answers(open_with(engine, compacted)) == answers(open_with(engine, made))
@@ -588,6 +589,7 @@ def test_long_calls_are_found_by_statistics_in_a_file_of_many(made, compacted):
     assert groups(one) == groups(many)
 
 
+@pytest.mark.thorough
 def test_recordings_are_added_to_a_file_of_many_and_nothing_is_there_twice(
     recorded, made, tmp_path
 ):
@@ -746,6 +748,7 @@ print(place)
 """
 
 
+@pytest.mark.thorough
 def test_a_compaction_that_is_killed_leaves_a_whole_dataset(recorded, tmp_path):
     made = tmp_path / "made"
     eventprof.write_dataset(recordings_in([recorded])[:2], made)

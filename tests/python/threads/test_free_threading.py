@@ -119,6 +119,7 @@ def test_every_call_of_eight_threads_is_recorded_or_counted(policy, limit):
     wait_until(lambda: _thread._count() <= before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "options",
     [

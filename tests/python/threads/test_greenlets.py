@@ -647,6 +647,7 @@ def test_gevent(backend):
     assert output == "True 63 {'job'}\nTrue 0 0\n"
 
 
+@pytest.mark.thorough
 def test_eventlet(backend):
     pytest.importorskip("eventlet")
     code = """
@@ -724,6 +725,7 @@ print(json.dumps([tree(slowest), len(roots), bool(trace.verify()), trace.pairing
 """
 
 
+@pytest.mark.thorough
 def test_a_service_of_200_connections_has_the_trees_of_threads(backend):
     pytest.importorskip("gevent")
     waits = raw_waits()

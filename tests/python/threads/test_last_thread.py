@@ -272,6 +272,7 @@ def verified(folder):
     return calls
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("program", "recorder"), pairs(PROGRAMS, RECORDERS, 2))
 def test_the_process_ends_as_without(program, recorder, tmp_path):
     text, end, works = PROGRAMS[program]

@@ -63,6 +63,7 @@ def recordings(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("form", "kind"), pairs(["--text", "--csv", "--json"], ["log", "packed", "archive"])
 )
