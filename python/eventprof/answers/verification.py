@@ -11,6 +11,7 @@ from ..tables.kinds import WORDS
 
 if TYPE_CHECKING:
     from ..trace import Trace
+    from ..trace.recorded import Recorded
 
 #: The sorts of findings and what they mean; "damaged" is of files.
 SORTS: dict[str, str] = {
@@ -127,6 +128,14 @@ class Verification:
 
     def __repr__(self) -> str:
         return f"<eventprof.Verification: {self}>"
+
+
+def find_pairing(trace: Recorded) -> dict[str, int]:
+    """Return `Trace.pairing`: by one pass, if there are no columns yet."""
+    if trace._core.has_columns():
+        return trace._core.pairing()
+    # A full recorder lost events of the end: the allocations of all freed blocks were before.
+    return trace._tree.pairing(lost=bool(trace.loss) and not trace._facts["full"])
 
 
 def verify(trace: Trace, every: bool, limit: int) -> Verification:

@@ -46,6 +46,9 @@ def save(
         The system refused, for instance with PermissionError; no file is left behind.
     """
 
+    check(path, force)
+    core.survey()  # without it, the metadata of a merged trace make columns
+
     def put(fd: int) -> None:
         core.save(fd, _pack(recorder_metadata))
         if beside is not None:
@@ -69,6 +72,7 @@ def to_bytes(core: _core.Trace, recorder_metadata: dict[str, Any]) -> bytes:
     """Return the archive that `save` would write."""
     import tempfile
 
+    core.survey()
     with tempfile.TemporaryFile() as file:
         core.save(file.fileno(), _pack(recorder_metadata))
         file.seek(0)

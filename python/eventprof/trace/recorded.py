@@ -8,6 +8,7 @@ from functools import cached_property
 from ..answers.table import gil_table, own_table, tree_table
 from ..answers.tasks import tasks_table
 from ..answers.tree import Tree
+from ..answers.verification import find_pairing
 from ..answers.waiting import waits_table
 from ..tables import (
     collector,
@@ -607,11 +608,7 @@ class Recorded(Facts):
         Of a file they come from one pass. Only if some call may be misplaced, columns of all calls
         and blocks are made.
         """
-        if self._core.has_columns():
-            return self._core.pairing()
-        tree = self._tree
-        # A full recorder lost events of the end: the allocations of all freed blocks were before.
-        return tree.pairing(lost=bool(self.loss) and not self._facts["full"])
+        return find_pairing(self)
 
     # ---- What several tables are made of ---------------------------------------------------------
 

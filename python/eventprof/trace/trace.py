@@ -424,17 +424,14 @@ class Trace(Recorded):
         beside: Callable[[], None] | None = None,
     ) -> None:
         """Save, and write by `beside` what belongs to the archive: both, or neither."""
-        from ..export.saving import check, save
+        from ..export.saving import save
 
-        check(path, force)
-        self._core.survey()  # without it, the metadata of a merged trace make columns
         save(self._core, self._recorder_metadata, path, force, beside)
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
         """Put an archive of the trace into a pickle: about 1 byte an event."""
         from ..export import saving
 
-        self._core.survey()
         return _of_archive, (
             saving.to_bytes(self._core, self._recorder_metadata),
             self._recorder_metadata,
