@@ -45,7 +45,6 @@ def save(
     OSError
         The system refused, for instance with PermissionError; no file is left behind.
     """
-
     check(path, force)
     core.survey()  # without it, the metadata of a merged trace make columns
 
