@@ -76,8 +76,9 @@ take_candidates(ep_page *page)
         page->of_function[function] = find_candidate(page, pair_of((int32_t)function, -1));
     }
     for (size_t site = 0; site < map->site_count; site++) {
-        page->of_site[site] =
-            find_candidate(page, pair_of(map->site_function[site], map->site_line[site]));
+        int32_t function = map->site_function[site];
+        page->of_site[site] = find_candidate(
+            page, pair_of(function != EP_ID_UNSEEN ? function : -1, map->site_line[site]));
         page->of_caller[site] =
             map->site_caller[site] >= 0
                 ? find_candidate(page, pair_of(map->site_caller[site], map->site_line[site]))

@@ -33,7 +33,7 @@ size_t ep_columns_block_of_row(const ep_columns *columns, size_t from, size_t ro
 void ep_columns_append(ep_columns *to, const ep_columns *from, size_t row, size_t rows, size_t *block);
 void ep_columns_clear(ep_columns *columns);
 
-/* In a map: no event and no open call mentions the id. */
+/* In a map, in place of a row: no event and no open call mentions the id. As unknown as -1. */
 #define EP_ID_UNSEEN (-2)
 
 /* ids -> rows of the trace's function table. -1: unknown. Built once a trace (functions.h). */

@@ -147,7 +147,11 @@ ep_functions_begin(ep_functions_builder *b, const ep_trace_thread *threads, size
 void
 ep_functions_end(ep_functions_builder *b, ep_functions *out)
 {
-    b->result.map.function_count = b->result.count;
+    /* Rows of a damaged file whose ids are in no map are taken for those of id 0. */
+    ep_id_map *map = &b->result.map;
+    map->site_function[0] = map->site_function[0] == UNSEEN ? -1 : map->site_function[0];
+    map->name_function[0] = map->name_function[0] == UNSEEN ? -1 : map->name_function[0];
+    map->function_count = b->result.count;
     *out = b->result;
     b->result = (ep_functions){0};
     ep_functions_drop(b);

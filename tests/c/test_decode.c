@@ -558,7 +558,8 @@ START_TEST(what_no_row_mentions_has_no_row)
     recorded r = record(events, 1);
 
     ck_assert_uint_eq(r.functions.count, 1);
-    ck_assert_int_eq(r.functions.map.name_function[g], -1);
+    ck_assert_int_eq(r.functions.map.name_function[f], 0);
+    ck_assert_int_eq(r.functions.map.name_function[g], EP_ID_UNSEEN);
     ck_assert_int_eq(r.functions.map.name_function[0], -1);
     recorded_clear(&r);
 }
