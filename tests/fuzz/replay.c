@@ -1,5 +1,5 @@
-/* Runs a fuzzer where there is no libFuzzer, as on musl and in an emulator: each input of a corpus as it is,
- * and then, for some seconds, with changes that depend on a fixed seed alone.
+/* Runs a fuzzer where there is no libFuzzer, as on musl and in an emulator: each input of a corpus as it
+ * is, and then, for some seconds, with changes that depend on a fixed seed alone.
  *
  *   fuzz_NAME SECONDS FOLDER [INPUT]
  *

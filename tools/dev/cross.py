@@ -142,8 +142,9 @@ def replay_fuzzers(found: Results, target: Target, python: Python, wrapper: list
         found.cannot(text)
         return
     for name in FUZZERS:
-        program = [*wrapper, folder / "tests" / "fuzz" / f"fuzz_{name}", str(FUZZ_SECONDS)]
-        command = [*program, f"tests/fuzz/corpus/{name}", folder / f"{name}-input"]
+        program = folder / "tests" / "fuzz" / f"fuzz_{name}"
+        words = [str(FUZZ_SECONDS), f"tests/fuzz/corpus/{name}", folder / f"{name}-input"]
+        command: shell.Command = [*wrapper, program, *words]
         found.check(f"{target.name}: fuzzer of {name}", command)
 
 

@@ -194,8 +194,8 @@ look_through_objects(ep_py_swaps *of)
 {
     of->interpreter = dlsym(RTLD_DEFAULT, "Py_GetVersion");
     for (size_t i = 0; i < of->count; i++) {
-        /* Not a preloaded library's. musl looks only among what was loaded after this extension, which the C
-         * library never was: there it is the first, if it is a preloaded one's. */
+        /* Not a preloaded library's. musl looks among what was loaded after this extension alone, which the
+         * C library never was: there it is the first of all, be it a preloaded library's. */
         void *next = dlsym(RTLD_NEXT, of->all[i].name);
         of->all[i].exported = next != NULL ? next : dlsym(RTLD_DEFAULT, of->all[i].name);
         of->begins |= begin_of(of->all[i].name);

@@ -43,8 +43,8 @@ typedef struct ep_py_swaps {
     const void *interpreter;     /* an address of its object */
 } ep_py_swaps;
 
-/* What a replacement has to call. Acquire; pairs with the release in ep_py_swaps_put(). That a slot leads to
- * the replacement orders nothing on aarch64: a processor may have read `below` ahead, when it was NULL. */
+/* What a replacement has to call. Acquire; pairs with the release in ep_py_swaps_put(). That a slot leads
+ * to the replacement orders nothing on aarch64: a processor may have read `below` ahead, as NULL. */
 static inline void *
 ep_py_swap_below(const ep_py_swap *swap)
 {

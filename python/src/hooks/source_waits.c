@@ -632,7 +632,7 @@ note_write(const stopped *w, int file)
     X(dup2, int, to, (int from, int to), (from, to))                              \
     X(dup3, int, to, (int from, int to, int flags), (from, to, flags))
 
-/* musl declares none. Its type alone is asked for here: it is found by its name, if the C library has it. */
+/* musl declares none. Its type alone is asked for here: it is found by its name, where there is one. */
 int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until);
 
 /* For locks: X(function, parameters, arguments). */

@@ -642,6 +642,6 @@ def test_native_is_refused_where_there_is_no_library(monkeypatch, tmp_path):
 def test_run_native_is_refused_where_there_is_no_library():
     done = children.eventprof("run", "--native", "-c", "print('ran')", status=None)
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "native=True needs Linux with glibc" in done.stderr and "record without" in done.stderr
     assert "ran" not in done.stdout
