@@ -507,6 +507,25 @@ def test_a_folder_of_recordings_is_for_its_owner(folder, no_umask):
     assert modes(made) == {(False, "0o600"), (True, "0o700")}
 
 
+def test_what_pytest_writes_is_for_its_owner(folder, no_umask):
+    Path("test_it.py").write_text(SUITE)
+    words = ["-m", "pytest", "-q", "-p", "eventprof", "-p", "no:cacheprovider", "--eventprof"]
+    words += ["--eventprof-keep=all", "--eventprof-json=found.json", "--eventprof-dir=made"]
+
+    done = started(folder, *words)
+
+    assert done.returncode == 0, done.stdout
+    assert modes(folder / "made") == {(False, "0o600"), (True, "0o700")}
+    assert modes(folder / "found.json") == {(False, "0o600")}
+
+
+def test_a_recording_that_the_environment_asks_for_is_for_its_owner(folder, no_umask):
+    done = started(folder, "-c", "print(1)", EVENTPROF="1", EVENTPROF_OUTPUT="made.epr")
+
+    assert done.returncode == 0, done
+    assert modes(folder / "made.epr") == {(False, "0o600")}
+
+
 def test_a_file_of_other_rights_keeps_them(trace, folder):
     Path("x.epr").touch(0o644)
     Path("x.epr").chmod(0o644)
