@@ -71,6 +71,10 @@ CHOSEN = {
                 "recording/test_run_labels.py"
                 "::test_one_query_tells_what_got_slower_by_release_and_zone",
             ),
+            "the interpreter has no OpenSSL, which dask and gunicorn import": (
+                "families/test_families.py::test_gunicorn",
+                "families/test_workers.py::test_a_dataset_has_the_names",
+            ),
             "the interpreter has no SQLite": (
                 *("hooks/test_filters.py", "other_tools/test_neighbours.py"),
             ),
