@@ -56,14 +56,16 @@ ep_model_setup(void)
 #endif
 #endif
 
-/* Whether every access is checked, and it is not `./dev test --long`. */
+/* Whether there is to be less of what takes long: every access is checked, or it is `./dev test --quick`, and
+ * it is not `./dev test --long`. */
 static inline bool
 ep_model_is_short(void)
 {
-    return EP_MODEL_SANITIZED && getenv("EVENTPROF_TEST_LONG") == NULL;
+    bool is_slow = EP_MODEL_SANITIZED || getenv("EVENTPROF_TEST_QUICK") != NULL;
+    return is_slow && getenv("EVENTPROF_TEST_LONG") == NULL;
 }
 
-/* An amount of work, less of it where every access is checked. */
+/* An amount of work, or less. */
 static inline size_t
 ep_model_work(size_t amount)
 {
@@ -74,7 +76,7 @@ ep_model_work(size_t amount)
     return ep_model_is_short() ? amount / 5 + 1 : amount;
 }
 
-/* From one of many cases to the next: to the nth where every access is checked. */
+/* From one of many cases to the next, or to the nth. */
 static inline size_t
 ep_model_stride(size_t nth)
 {

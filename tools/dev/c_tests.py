@@ -127,7 +127,7 @@ class Suites:
             EMPTY, "sanitizers-work", "-fsanitize=address,undefined"
         )
         if valgrind or not sanitizers:
-            self.plain()
+            self.plain(quick)
         if valgrind:
             self.with_valgrind()
         if sanitizers:
@@ -143,11 +143,11 @@ class Suites:
             self.found.cannot(text)
         return status == 0
 
-    def plain(self) -> None:
-        """Run the suites as they are."""
+    def plain(self, quick: bool) -> None:
+        """Run the suites as they are; quick: with less of what takes long."""
         shell.say("== C tests, plain")
         if self.build(shell.BUILD / "core", self.werror, *CORE):
-            self.run_twice(shell.BUILD / "core")
+            self.run_twice(shell.BUILD / "core", **({"EVENTPROF_TEST_QUICK": "1"} if quick else {}))
 
     def chosen(self, *names: str) -> None:
         """Run these suites, under the address and undefined-behaviour sanitizers."""
