@@ -143,8 +143,8 @@ def replay_fuzzers(found: Results, target: Target, python: Python, wrapper: list
         return
     for name in FUZZERS:
         program = folder / "tests" / "fuzz" / f"fuzz_{name}"
-        words = [str(FUZZ_SECONDS), f"tests/fuzz/corpus/{name}", folder / f"{name}-input"]
-        command: shell.Command = [*wrapper, program, *words]
+        command: list[str | Path] = [*wrapper, program, str(FUZZ_SECONDS)]
+        command += [f"tests/fuzz/corpus/{name}", folder / f"{name}-input"]
         found.check(f"{target.name}: fuzzer of {name}", command)
 
 
