@@ -131,7 +131,7 @@ class _Columns:
         self.keys = keys
         name_of, file_of = (trace.functions._column(word).items() for word in ("name", "file"))
 
-        def at(kind: int, function: int, line: int, type_: int) -> Place:
+        def place_of(kind: int, function: int, line: int, type_: int) -> Place:
             known_line = None if line < 0 else line
             known_type = None if type_ < 0 else name_of[type_]
             if function < 0:
@@ -143,8 +143,10 @@ class _Columns:
         self.through: list[Place | None] = []
         self.is_own = (keys[1] >= 0).tolist()
         for kind, own_caller, own_line, caller, line, type_ in keys.T.tolist():
-            waited = at(kind, caller, line, type_)
-            place_of_own = at(kind, own_caller, own_line, type_) if own_caller >= 0 else waited
+            waited = place_of(kind, caller, line, type_)
+            place_of_own = (
+                place_of(kind, own_caller, own_line, type_) if own_caller >= 0 else waited
+            )
             self.places.append(place_of_own)
             self.through.append(None if place_of_own == waited else waited)
         self.of_thread = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._words import show_ns
 from ..answers.tasks import Awaits, Before, Link, Tasks, by_place, links_of, slowest
 from ..base.text import clean
-from .waits import at, blocks, often
+from .waits import blocks, often, show_place
 
 #: After "awaited": the words for a kind.
 WORDS = {
@@ -21,7 +21,7 @@ _MOST_LINKS = 5
 def ran(before: Before) -> str:
     """Return what ran before a task, as text."""
     inside = f" in a step of {before.inside}" if before.inside else ""
-    return f"{at(*before[:3])}{inside}"
+    return f"{show_place(*before[:3])}{inside}"
 
 
 def _link(link: Link) -> str:
@@ -29,12 +29,12 @@ def _link(link: Link) -> str:
     if link.what == "queued":
         return f"{time} queued behind {ran(link.at)}"
     if link.what == "work":
-        return f"{time} own work" if link.own else f"{time} work of {at(*link.at[:3])}"
+        return f"{time} own work" if link.own else f"{time} work of {show_place(*link.at[:3])}"
     if link.what == "loop":
         return f"{time} in the loop itself, or without a processor"
     if link.what == "start":
         return f"{time} to its first step"
-    return f"{time} for {WORDS[link.what]} in {at(*link.at[:3])}"
+    return f"{time} for {WORDS[link.what]} in {show_place(*link.at[:3])}"
 
 
 def chain(links: list[Link], whole: int) -> list[str]:
@@ -48,7 +48,7 @@ def _about(one: Awaits) -> list[str]:
     lines = []
     if one.wakers and one.place.kind not in ("start", "sleep", "socket"):
         shown = [
-            f"{'the loop' if waker[0] is None else at(*waker)} ({show_ns(time)})"
+            f"{'the loop' if waker[0] is None else show_place(*waker)} ({show_ns(time)})"
             for waker, time in one.wakers[:3]
         ]
         more = f" and {len(one.wakers) - 3} more" if len(one.wakers) > 3 else ""
@@ -71,7 +71,9 @@ def lines_of(tasks: Tasks, limit: int, width: int, *, plain: bool) -> list[str]:
 
     def sentence(one: Awaits) -> str:
         through = f", through {one.place.through}" if one.place.through else ""
-        return f"for {WORDS[one.place.kind]} in {at(*one.place[1:4])}{through}, {often(one)}"
+        return (
+            f"for {WORDS[one.place.kind]} in {show_place(*one.place[1:4])}{through}, {often(one)}"
+        )
 
     whole, queued, unseen = (
         sum(getattr(one, name) for one in found) for name in ("total", "queued", "unseen")
@@ -86,7 +88,7 @@ def lines_of(tasks: Tasks, limit: int, width: int, *, plain: bool) -> list[str]:
     lines.append("the slowest task of each coroutine")
     for task, start, end, where in slowest(tasks)[: limit or None]:
         links = links_of(tasks, task, start, end)
-        lines.append(f"{show_ns(end - start)}  {tasks.names[task]}, {at(*where)}")
+        lines.append(f"{show_ns(end - start)}  {tasks.names[task]}, {show_place(*where)}")
         lines += [f"        {link}" for link in chain(links, end - start)]
     return [clean(line, plain=plain)[:width] for line in lines]
 

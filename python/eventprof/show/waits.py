@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..trace import Trace
 
 
-def at(name: str | None, file: str | None, line: int | None) -> str:
+def show_place(name: str | None, file: str | None, line: int | None) -> str:
     """Return a place as text."""
     if name is None:
         return "code of no recorded function"
@@ -25,7 +25,7 @@ def at(name: str | None, file: str | None, line: int | None) -> str:
 
 def where(place: Place) -> str:
     """Return the place of a wait as text."""
-    return at(*place[1:4])
+    return show_place(*place[1:4])
 
 
 class _At(Protocol):
