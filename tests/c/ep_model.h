@@ -56,8 +56,8 @@ ep_model_setup(void)
 #endif
 #endif
 
-/* Whether there is to be less of what takes long: every access is checked, or it is `./dev test --quick`, and
- * it is not `./dev test --long`. */
+/* Whether there is to be less of what takes long: every access is checked, or it is `./dev test --quick`,
+ * and it is not `./dev test --long`. */
 static inline bool
 ep_model_is_short(void)
 {
