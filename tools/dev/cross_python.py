@@ -65,10 +65,10 @@ CHOSEN = {
                 "processes/test_exit.py::test_thread_killed_at_exit_inside_its_own_block",
             ),
             "datasets are asked by DuckDB": (
-                "recording/test_run_labels.py::test_a_dataset_is_asked_by_label",
-                "recording/test_run_labels.py"
+                "tables/test_run_labels.py::test_a_dataset_is_asked_by_label",
+                "tables/test_run_labels.py"
                 "::test_a_dataset_is_asked_by_labels_that_are_named_as_arguments_are",
-                "recording/test_run_labels.py"
+                "tables/test_run_labels.py"
                 "::test_one_query_tells_what_got_slower_by_release_and_zone",
             ),
             "the interpreter has no OpenSSL, which dask and gunicorn import": (
