@@ -64,13 +64,6 @@ CHOSEN = {
                 "processes/test_exit.py::test_daemon_threads_that_run_through_the_exit",
                 "processes/test_exit.py::test_thread_killed_at_exit_inside_its_own_block",
             ),
-            "datasets are asked by DuckDB": (
-                "tables/test_run_labels.py::test_a_dataset_is_asked_by_label",
-                "tables/test_run_labels.py"
-                "::test_a_dataset_is_asked_by_labels_that_are_named_as_arguments_are",
-                "tables/test_run_labels.py"
-                "::test_one_query_tells_what_got_slower_by_release_and_zone",
-            ),
             "the interpreter has no OpenSSL, which dask and gunicorn import": (
                 "families/test_families.py::test_gunicorn",
                 "families/test_workers.py::test_a_dataset_has_the_names",
