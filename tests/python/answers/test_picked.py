@@ -183,7 +183,7 @@ def test_findings_of_a_file_make_no_columns(tmp_path):
     def growing():
         def add(number):
             for other in range(number * number // 99):
-                str(other)
+                abs(other)
 
         for number in range(300):
             add(number)
@@ -191,7 +191,7 @@ def test_findings_of_a_file_make_no_columns(tmp_path):
     def slow():
         def once(count):
             for number in range(count):
-                str(number)
+                abs(number)
 
         for number in range(60):
             once(60_000 if number == 30 else 5)
