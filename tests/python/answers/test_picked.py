@@ -194,15 +194,18 @@ def test_findings_of_a_file_make_no_columns(tmp_path):
                 abs(number)
 
         for number in range(60):
-            once(60_000 if number == 30 else 5)
+            once(200_000 if number == 30 else 5)
 
     for program, rule in ((growing, "growing-calls"), (slow, "one-slow-call")):
-        path = tmp_path / f"{rule}.epr"
-        with eventprof.record(output=path, on_full="grow"):
-            program()
-        trace = eventprof.open(path)
+        for attempt in range(5):  # one that lost its processor may be slow elsewhere
+            path = tmp_path / f"{rule}-{attempt}.epr"
+            with eventprof.record(output=path, on_full="grow"):
+                program()
+            trace = eventprof.open(path)
 
-        found = findings.find(trace, ["*test_picked*"])
+            found = findings.find(trace, ["*test_picked*"])
 
+            assert not trace._core.has_columns()
+            if rule in {finding.rule for finding in found}:
+                break
         assert rule in {finding.rule for finding in found}
-        assert not trace._core.has_columns()
