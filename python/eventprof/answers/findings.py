@@ -131,8 +131,8 @@ def falling(nodes: Array, figure: Array) -> Array:
     return ordered
 
 
-def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
-    """Run every rule.
+def case_of(trace: Trace, own: Sequence[str] = ()) -> Case:
+    """Return what is looked at.
 
     Parameters
     ----------
@@ -140,6 +140,21 @@ def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
         The trace to look at.
     own : sequence of str
         Globs: what own code is. Without any, the globs of `Trace.set_own` count.
+    """
+    from .table import own_lines
+
+    tree = trace._tree
+    patterns = tuple(own) or trace._own_patterns
+    return Case(trace, tree, tree.is_own(patterns), own_lines(tree, patterns))
+
+
+def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
+    """Return `find_in` of the `case_of` a trace."""
+    return find_in(case_of(trace, own))
+
+
+def find_in(case: Case) -> list[Finding]:
+    """Run every rule.
 
     Returns
     -------
@@ -147,12 +162,7 @@ def find(trace: Trace, own: Sequence[str] = ()) -> list[Finding]:
         The largest share first; empty if no rule found anything.
     """
     from .rules import RULES
-    from .table import own_lines
 
-    tree = trace._tree
-    patterns = tuple(own) or trace._own_patterns
-    mask = tree.is_own(patterns)
-    case = Case(trace, tree, mask, own_lines(tree, patterns))
     found: list[Finding] = []
     for rule in RULES:
         found += rule(case)

@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._words import plural, show_bytes, show_ns
-from ..base.text import short_path
+from .findings import Case
 from .first import OwnLine, of_lines, whole_of, working_time
-from .table import own_lines
 from .tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from ..tables.column import Array
-    from ..trace import Trace
 
 #: How many lines of each sort, and how many functions that a line calls.
 _LINES, _BELOW = 3, 3
@@ -83,67 +78,28 @@ def _called(tree: Tree, line: OwnLine, figure: Array) -> tuple[Called, ...]:
     )
 
 
-def find_spots(trace: Trace, own: Sequence[str] = ()) -> list[Spot]:
+def find_spots(case: Case) -> list[Spot]:
     """Find the own lines with the most working time, then those with the most bytes at the peak.
-
-    Parameters
-    ----------
-    trace : Trace
-        The trace to look at.
-    own : sequence of str
-        Globs: what own code is. Without any, those of `Trace.set_own`.
 
     Returns
     -------
     list of Spot
         At most three of each sort.
     """
-    tree = trace._tree
-    lines = own_lines(tree, tuple(own) or trace._own_patterns)
-    calls_of = {
-        (int(function), int(line)): (int(calls), int(waited))
-        for function, line, calls, waited in zip(
-            lines["function"], lines["line"], lines["calls"],
-            lines["waited"] + lines["blocked"], strict=True,
-        )
-    }  # fmt: skip
-    of_function = tree.by_function()["calls"]
+    tree, lines = case.tree, case.lines
     time, spots = working_time(lines), []
+    waits = lines["waited"] + lines["blocked"]
+    calls_of_functions = tree.by_function()["calls"]
     for sort, values, whole, figure in (
         ("time", time, whole_of(tree, time), "total"),
         ("peak", lines["at_peak"], int(tree.facts["peak"]), "at_peak"),
     ):
         for line in of_lines(tree, lines, values, whole, _LINES):
-            known = -1 if line.line is None else line.line
-            calls, waited = calls_of[line.function, known]
-            if line.line is None:
-                calls = int(of_function[line.function])
+            number = -1 if line.line is None else line.line
+            row = (lines["function"] == line.function) & (lines["line"] == number)
+            of_itself = line.line is None
+            calls = calls_of_functions[line.function] if of_itself else lines["calls"][row][0]
+            waited = int(waits[row][0]) if sort == "time" else 0
             called = _called(tree, line, tree.below(figure))
-            spots.append(Spot(sort, line, calls, waited if sort == "time" else 0, called))
+            spots.append(Spot(sort, line, int(calls), waited, called))
     return spots
-
-
-def spot_lines(spots: Sequence[Spot]) -> Iterator[str]:
-    """Yield spots as lines of text: a head for each sort, and a line or two for each spot."""
-    heads = {"time": "where the time goes, by own line", "peak": "where the peak goes, by own line"}
-    shows = {"time": show_ns, "peak": show_bytes}
-    for sort, head in heads.items():
-        chosen = [spot for spot in spots if spot.sort == sort]
-        if chosen:
-            yield head
-        for spot in chosen:
-            line, show = spot.line, shows[sort]
-            number = "" if line.line is None else f":{line.line}"
-            place = f"{short_path(line.file or '?')}{number}"
-            what = f"in {line.name}" if line.line else f"{line.name} itself, without its calls"
-            each = f", {plural(spot.calls, 'call')}" if spot.calls else ""
-            if sort == "time" and spot.calls > 1:
-                each += f", {show_ns(line.value // spot.calls)} each"
-            waits = f", beside {show_ns(spot.waited)} of waiting" if spot.waited else ""
-            yield f"   {show(line.value)}, {line.share:.0%}  {place}  {what}{each}{waits}"
-            if spot.called:
-                parts = [
-                    f"{each.name} {show(each.value)} ({plural(each.calls, 'call')})"
-                    for each in spot.called
-                ]
-                yield f"      through {', '.join(parts)}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._words import show_bytes, show_ns
+from .._words import plural, show_bytes, show_ns
 from ..answers.first import OwnLine, memory_parts, peak_lines, slow_lines
+from ..answers.spots import Spot
 from ..answers.tree import Tree
 from ..answers.waiting import WORDS, Place, by_place
 from ..base.text import clean, short_path
@@ -27,12 +28,14 @@ def _at(one: OwnLine | Place) -> str:
     return file if one.line is None else f"{file}:{one.line}"
 
 
+def _what(one: OwnLine) -> str:
+    return f"in {one.name}" if one.line else f"{one.name} itself, without its calls"
+
+
 def _laid_out(lines: Sequence[OwnLine], show: Any) -> list[str]:
     cells = []
     for one in lines:
-        place = _at(one)
-        what = f"in {one.name}" if one.line else f"{one.name} itself, without its calls"
-        cells.append((show(one.value), percent(one.share, 1), place, what))
+        cells.append((show(one.value), percent(one.share, 1), _at(one), _what(one)))
     widths = [max(len(row[column]) for row in cells) for column in range(3)] if cells else []
     return [
         f"  {a.rjust(widths[0])}  {b}  {c.ljust(widths[2])}  {d}".rstrip() for a, b, c, d in cells
@@ -109,3 +112,33 @@ def short_report(trace: Trace, width: int, *, plain: bool) -> list[str]:
         headline(trace, trace._tree), *([f"labels  {labels}"] if labels else []), *sections(trace)
     ]  # fmt: skip
     return [clean(line, plain=plain)[:width] for line in lines]
+
+
+#: What lines of spots show, and the head above them.
+_SPOTS = {
+    "time": (show_ns, "where the time goes, by own line"),
+    "peak": (show_bytes, "where the peak goes, by own line"),
+}
+
+
+def _spot_text(spot: Spot) -> Iterator[str]:
+    line, show = spot.line, _SPOTS[spot.sort][0]
+    calls = f", {plural(spot.calls, 'call')}" if spot.calls else ""
+    if spot.sort == "time" and spot.calls > 1:
+        calls += f", {show_ns(line.value // spot.calls)} each"
+    waits = f", beside {show_ns(spot.waited)} of waiting" if spot.waited else ""
+    yield f"   {show(line.value)}, {line.share:.0%}  {_at(line)}  {_what(line)}{calls}{waits}"
+    if spot.called:
+        parts = [
+            f"{one.name} {show(one.value)} ({plural(one.calls, 'call')})" for one in spot.called
+        ]
+        yield f"      through {', '.join(parts)}"
+
+
+def spot_lines(spots: Sequence[Spot]) -> Iterator[str]:
+    """Yield spots as lines of text: a head for each sort, and a line or two for each spot."""
+    for sort, (_, head) in _SPOTS.items():
+        chosen = [spot for spot in spots if spot.sort == sort]
+        yield from [head] if chosen else []
+        for spot in chosen:
+            yield from _spot_text(spot)

@@ -19,9 +19,10 @@ from json_schema import conform
 import eventprof
 from eventprof import _core
 from eventprof.answers import findings
-from eventprof.answers.spots import find_spots, spot_lines
+from eventprof.answers.spots import find_spots
 from eventprof.cli import main
 from eventprof.importing._build import BEGINS, C_CALL, CALL, Builder
+from eventprof.show.own_lines import spot_lines
 
 
 def record(function, **options):
@@ -359,7 +360,8 @@ def test_where_it_goes_is_there_where_no_rule_finds_anything(tmp_path, capsys):
     assert not trace.analyze()
 
     time, peak = (
-        [spot for spot in find_spots(trace) if spot.sort == sort] for sort in ("time", "peak")
+        [spot for spot in find_spots(findings.case_of(trace)) if spot.sort == sort]
+        for sort in ("time", "peak")
     )
     own = [(name.rpartition(".")[2], line) for name, line in zip(*own_columns(trace), strict=True)]
     assert {(spot.line.name.rpartition(".")[2], spot.line.line or -1) for spot in time} <= set(own)
@@ -378,7 +380,7 @@ def test_where_it_goes_is_there_where_no_rule_finds_anything(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     conform(document)
     assert document["rows"] == []
-    assert document["where"] == [spot.as_dict() for spot in find_spots(trace)]
+    assert document["where"] == [spot.as_dict() for spot in find_spots(findings.case_of(trace))]
 
 
 def own_columns(trace):
@@ -396,7 +398,7 @@ def test_a_line_says_what_it_called(tmp_path):
 
     trace = record(job)
 
-    spots = [spot for spot in find_spots(trace) if spot.sort == "time"]
+    spots = [spot for spot in find_spots(findings.case_of(trace)) if spot.sort == "time"]
     (of_sorted,) = [spot for spot in spots if [part.name for part in spot.called][:1] == ["sorted"]]
     assert of_sorted.calls >= 50
     assert of_sorted.called[0].calls == 50

@@ -35,12 +35,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the findings."""
     from ...answers import findings
-    from ...answers.spots import find_spots, spot_lines
+    from ...answers.spots import find_spots
+    from ...show.own_lines import spot_lines
     from ...show.tree import headline
 
     trace = load(arguments.file, fold=True)
-    found = findings.find(trace, arguments.own)
-    spots = find_spots(trace, arguments.own)
+    case = findings.case_of(trace, arguments.own)
+    found, spots = findings.find_in(case), find_spots(case)
     room = characters(arguments.budget)
     if arguments.json:
         answer = [findings.as_dict(finding, arguments.file) for finding in found]
