@@ -142,24 +142,9 @@ export class Data {
     const { rows, widths } = this.head.tenures;
     const read = new Reader(await unpack("tenures"), widths);
     this.waiting.fill(read.numbers(rows), read.numbers(rows), read.numbers(rows), this.head.grain);
-    if (this.head.waits) {
-      const { rows: n, widths: bytes, words } = this.head.waits;
-      const waits = new Reader(await unpack("waits"), bytes);
-      this.waiting.fillWaits(
-        words,
-        Array.from({ length: 5 }, () => waits.numbers(n)),
-        this.head.grain,
-      );
-    }
-    if (this.head.readies) {
-      const { rows: n, widths: bytes, words } = this.head.readies;
-      const readies = new Reader(await unpack("readies"), bytes);
-      this.readies.fill(
-        words,
-        Array.from({ length: 5 }, () => readies.numbers(n)),
-        this.head.grain,
-      );
-    }
+    const { waits, readies, grain } = this.head;
+    if (waits) this.waiting.fillWaits(waits.words, await columnsOf("waits", waits), grain);
+    if (readies) this.readies.fill(readies.words, await columnsOf("readies", readies), grain);
     this.linked = true;
   }
 
@@ -356,6 +341,12 @@ export class Data {
     return found;
   }
 
+  /** The innermost call of a thread that is open at a time; -1: none. @param {number} thread @param {number} time */
+  innermostAt(thread, time) {
+    const calls = this.openAt(time).filter((call) => this.rows[this.rowOf(call)].thread === thread);
+    return calls.length ? calls[calls.length - 1] : -1;
+  }
+
   /** Describes the wait of a thread at a time, if it waits then. @param {number} thread @param {number} time */
   waitWords(thread, time) {
     const wait = this.waiting.waitAt(thread, time);
@@ -372,8 +363,7 @@ export class Data {
   holderAt(thread, time) {
     const wait = this.waiting.waitAt(thread, time);
     if (!wait || wait.waker < 0) return -1;
-    const calls = this.openAt(time).filter((call) => this.rows[this.rowOf(call)].thread === wait.waker);
-    return calls.length ? calls[calls.length - 1] : -1;
+    return this.innermostAt(wait.waker, time);
   }
 
   /** When the task could go on whose step a call is; null: it is none, or that is not known. @param {number} call */
@@ -384,8 +374,7 @@ export class Data {
 
   /** The innermost call that made a task ready; -1: it is not known. @param {import("./readies.js").Ready} ready */
   makerOf({ time, by }) {
-    const calls = by < 0 ? [] : this.openAt(time).filter((call) => this.rows[this.rowOf(call)].thread === by);
-    return calls.length ? calls[calls.length - 1] : -1;
+    return by < 0 ? -1 : this.innermostAt(by, time);
   }
 
   /**
@@ -525,4 +514,15 @@ export class Data {
     const row = this.blocks.eventRow[at];
     return row ? this.sought(row - 1, this.blocks.timeOf(at)) : -1;
   }
+}
+
+/**
+ * Decodes a section of five columns of numbers.
+ * @param {string} name
+ * @param {{rows: number, widths: any}} section of the head
+ * @returns {Promise<Float64Array[]>}
+ */
+async function columnsOf(name, { rows, widths }) {
+  const read = new Reader(await unpack(name), widths);
+  return Array.from({ length: 5 }, () => read.numbers(rows));
 }
