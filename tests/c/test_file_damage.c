@@ -128,7 +128,7 @@ START_TEST(bytes_that_were_changed_never_crash_the_reader)
     for (int finished = 0; finished < 2; finished++) {
         int copy = some_file(finished, &events);
         uint64_t size = size_of(copy);
-        for (uint64_t i = 0; i < ep_model_work(150); i++) {
+        for (uint64_t i = 0; i < ep_model_work(ep_model_is_short() ? 150 : 300); i++) {
             /* Mostly where the structure is: headers, first records, states. */
             uint64_t slot = ep_model_below(&random, size / EP_CHUNK_BYTES_MIN) * EP_CHUNK_BYTES_MIN;
             uint64_t at = ep_model_below(&random, 2) ? ep_model_below(&random, size)

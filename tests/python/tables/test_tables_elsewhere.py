@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import functools
 import gc
@@ -27,6 +28,27 @@ def test_rows(any_trace, name):
     table = getattr(any_trace, name)
     plain = lists(table)
     assert [tuple(row) for row in table] == list(zip(*plain.values(), strict=True))
+
+
+def test_pandas_has_tasks_as_categories_and_counts():
+    pytest.importorskip("pandas")
+
+    async def inner():
+        await asyncio.sleep(0)
+
+    async def main():
+        await asyncio.create_task(inner(), name="one")
+
+    with eventprof.record(memory=False) as rec:
+        asyncio.run(main())
+    frame = rec.trace.calls[["name", "task"]].to_pandas()
+    assert str(frame.dtypes["task"]) == "category"
+    assert set(frame[frame.name.str.endswith("inner")].task) == {"one"}
+
+    with eventprof.count() as counting:
+        leaf(1)
+    frame = counting.functions.to_pandas()
+    assert frame.loc[frame["name"] == "leaf", "calls"].tolist() == [1]
 
 
 @pytest.mark.parametrize("name", TABLES)
